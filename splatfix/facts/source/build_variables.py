@@ -55,7 +55,8 @@ def environment_reads(script: SetupScript) -> dict[str, str]:
     found = [_read(node, environ) for node in script.nodes]
     for call in script.calls(*position_of_name):
         position = position_of_name[last_name(call.func)]
-        found.append((*call.args[position : position + 2], None, None)[:2])
+        key, default, *_ = (*call.args[position : position + 2], None, None)
+        found.append((key, default))
     reads: dict[str, str] = {}
     for key, default in found:
         name = text_constant(key)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.core.limits import MOST_PYPROJECT
 from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
@@ -194,7 +193,7 @@ def _is_cpu_only(folder: Path, script: SetupScript, reader: FolderReader) -> boo
     if lists and all(lists):
         return True
     declares = script.mentions(*_DECLARING_NAMES, "cmdclass") or "ext_modules" in script.literals
-    pyproject = reader.text(folder / "pyproject.toml", MOST_PYPROJECT)
+    pyproject = reader.text(folder / "pyproject.toml")
     backend = BUILD_BACKEND.search(pyproject)
     if not (declares or script.error or is_there(folder / "CMakeLists.txt")) and (
         backend is None or _COMPILES_NOTHING.match(backend[1])

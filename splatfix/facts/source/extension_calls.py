@@ -169,7 +169,7 @@ class _Reader:
     def _values(self, value: ast.expr, kind: type[T]) -> tuple[T, ...]:
         """Return what a name can hold now, of this kind."""
         name = dotted_name(value)
-        held = self._held.get(name) or self.attributes.get(name, ())
+        held = self._held.get(name) or self.attributes.get(name, [])
         return tuple(item for item in held if isinstance(item, kind))
 
     def _unpack(self, value: ast.expr, exactly: int | None, at_least: int) -> None:
@@ -198,8 +198,10 @@ class _Reader:
         if not name:
             for rasterizer in self._rasterizers_in(call.func):
                 found += self._renderings(call, rasterizer)
-            owners = self._rasterizers_in(call.func.value) if isinstance(call.func, ast.Attribute) else ()
-            others = [(owner.module, f"{owner.name}.{call.func.attr}") for owner in owners if not found]
+            others = []
+            if isinstance(call.func, ast.Attribute) and not found:
+                owners = self._rasterizers_in(call.func.value)
+                others = [(owner.module, f"{owner.name}.{call.func.attr}") for owner in owners]
         elif _RASTERIZER.fullmatch(name):
             others = []
         else:

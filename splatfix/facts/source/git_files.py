@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from splatfix.core.limits import MOST_GIT_TEXT, MOST_INDEX
 from splatfix.core.reading import is_folder, read_bytes
 from splatfix.core.redact import without_credentials
 from splatfix.facts.source.reader import FolderReader
@@ -22,7 +21,7 @@ def git_folder(folder: Path, reader: FolderReader | None = None) -> Path | None:
     """The folder with HEAD and config; a submodule's or worktree's ``.git`` is a file that names it."""
     inside: Path | None = folder / ".git"
     if not is_folder(folder / ".git"):
-        text = (reader or FolderReader()).text(folder / ".git", MOST_GIT_TEXT)
+        text = (reader or FolderReader()).text(folder / ".git")
         named = re.match(r"gitdir:[ \t]*(\S.*)", text)
         inside = _resolved(folder, named[1].strip()) if named else None
     return inside if inside and is_folder(inside) else None
@@ -33,13 +32,13 @@ def commit_of(git: Path | None, reader: FolderReader | None = None) -> str | Non
     if git is None:
         return None
     reader = reader or FolderReader()
-    head = reader.text(git / "HEAD", MOST_GIT_TEXT).strip()
+    head = reader.text(git / "HEAD").strip()
     reference = head.removeprefix("ref:").strip()
     # a worktree has its own HEAD, and shares the references of the repository
-    shared = _resolved(git, reader.text(git / "commondir", MOST_GIT_TEXT).strip()) or git
+    shared = _resolved(git, reader.text(git / "commondir").strip()) or git
     found = [head]
     if reference != head:
-        found = [reader.text(folder / reference, MOST_GIT_TEXT).strip() for folder in (git, shared)]
+        found = [reader.text(folder / reference).strip() for folder in (git, shared)]
         lines = (line.partition(" ") for line in reader.text(shared / "packed-refs").splitlines())
         found += (commit for commit, _, name in lines if name == reference)
     return next(filter(_COMMIT.fullmatch, found), None)
@@ -47,7 +46,7 @@ def commit_of(git: Path | None, reader: FolderReader | None = None) -> str | Non
 
 def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
     """The address of ``origin``, without credentials; "" where there is none."""
-    text = (reader or FolderReader()).text(git / "config", MOST_GIT_TEXT) if git else ""
+    text = (reader or FolderReader()).text(git / "config") if git else ""
     origins = (values for name, values in sections(text) if name == 'remote "origin"')
     return without_credentials(_unquoted(next(origins, {}), "url").partition(" ")[0])
 
@@ -103,7 +102,7 @@ def sections(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def _index_of(git: Path) -> bytes:
-    index = read_bytes(git / "index", MOST_INDEX)
+    index = read_bytes(git / "index")
     return index if isinstance(index, bytes) else b""
 
 
@@ -148,7 +147,7 @@ def _index_entries(index: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 def _gitmodules(folder: Path, reader: FolderReader) -> dict[str, Mapping[str, str]]:
     by_path: dict[str, Mapping[str, str]] = {}
-    for name, values in sections(reader.text(folder / ".gitmodules", MOST_GIT_TEXT)):
+    for name, values in sections(reader.text(folder / ".gitmodules")):
         if name.startswith("submodule") and "path" in values:
             by_path.setdefault(_unquoted(values, "path").rstrip("/"), values)
     return by_path

@@ -85,7 +85,9 @@ def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> Inc
     toolkits = {}
     for toolkit in machine.toolkits.value or ():
         targets = FolderReader().children(Path(toolkit.root, "targets"))
-        folders = tuple(_with_cccl(Path(root, "include") for root in (toolkit.root, *targets)))
+        folders = tuple(
+            _with_cccl(Path(root, "include") for root in (toolkit.root, *map(os.fspath, targets)))
+        )
         # facts may come from another machine (diagnose --facts)
         if _first_with(folders, "cuda_runtime.h"):
             toolkits[toolkit.root] = folders

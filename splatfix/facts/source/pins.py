@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from splatfix.core.limits import MOST_PYPROJECT
 from splatfix.core.redact import without_credentials
 from splatfix.core.toml import parse_toml
 from splatfix.facts.source.reader import FolderReader
@@ -66,7 +65,7 @@ class ProjectFile(Struct, rename="kebab"):
 def read_project_file(path: Path, reader: FolderReader) -> tuple[ProjectFile, str]:
     """Read a pyproject.toml: nothing, and why, where it is no TOML, or its tables hold what no builder takes."""
     try:
-        return msgspec.convert(parse_toml(reader.text(path, MOST_PYPROJECT)), ProjectFile), ""
+        return msgspec.convert(parse_toml(reader.text(path)), ProjectFile), ""
     except (ValueError, msgspec.ValidationError) as error:
         return ProjectFile(), f"pyproject.toml cannot be read: {error}"
 

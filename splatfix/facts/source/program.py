@@ -214,8 +214,8 @@ def _inner_statements(outer: _Statement, *, is_started: bool) -> Iterator[_State
             bodies = [(case.body, at_import, False) for case in cases]
         case node:  # loops, ``with``, classes
             bodies = [(getattr(node, name, ()), at_import, certain) for name in ("body", "orelse")]
-    for body, runs_at_import, is_certain in bodies:
-        for inner in body:
+    for statements, runs_at_import, is_certain in bodies:
+        for inner in statements:
             yield _Statement(inner, runs_at_import, is_certain)
 
 

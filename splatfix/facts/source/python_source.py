@@ -130,15 +130,15 @@ def _native_use(module: str, nodes: Sequence[ast.AST]) -> tuple[tuple[str, ...],
     native: dict[str, None] = {}
     exports: dict[str, None] = {}
     local_names: set[str] = set()
-    for node in (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))):
+    for statement in (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))):
         origin = ""
-        if isinstance(node, ast.ImportFrom):
-            origin = ".".join(filter(None, [module if node.level else "", node.module or ""]))
+        if isinstance(statement, ast.ImportFrom):
+            origin = ".".join(filter(None, [module if statement.level else "", statement.module or ""]))
         if _NATIVE_NAME.fullmatch(origin):
             native[origin] = None
-            exports |= dict.fromkeys(alias.name for alias in node.names)
+            exports |= dict.fromkeys(alias.name for alias in statement.names)
             continue
-        for alias in node.names if origin in ("", module) else ():
+        for alias in statement.names if origin in ("", module) else ():
             if _NATIVE_NAME.fullmatch(alias.name):
                 native[f"{origin}.{alias.name}".lstrip(".")] = None
                 local_names.add(alias.asname or alias.name)

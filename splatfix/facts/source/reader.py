@@ -70,18 +70,18 @@ class FolderReader:
     def leave_out(self, path: Path, reason: str) -> None:
         self._left_out.setdefault(str(path), reason)
 
-    def text(self, path: Path, most: int = MOST_SOURCE) -> str:
+    def text(self, path: Path) -> str:
         """A text file's content; "" when there is none, or when it was left out."""
-        content = self.text_or_reason(path, most)
+        content = self.text_or_reason(path)
         return content if isinstance(content, str) else ""
 
-    def text_or_reason(self, path: Path, most: int = MOST_SOURCE) -> str | Unread | None:
+    def text_or_reason(self, path: Path) -> str | Unread | None:
         """The same, with the reason why it was left out; None when there is no such file."""
-        content = read_text(path, min(most, self._bytes_left))
+        content = read_text(path, min(MOST_SOURCE, self._bytes_left))
         if isinstance(content, str):
             self._bytes_left -= len(content)
         elif content is not None:
-            if self._bytes_left < most and is_regular_file(path):
+            if self._bytes_left < MOST_SOURCE and is_regular_file(path):
                 content = Unread(str(path), f"more than {MOST_SOURCES >> 20} MiB were read before it")
             self.leave_out(path, content.reason)
         return content

@@ -410,9 +410,9 @@ class SetupScript:
                     parts = arguments or owner
         path = ""
         for part in parts:
-            text = text_constant(part)
+            literal = text_constant(part)
             # dirname("../x") leads upwards too
-            piece = self.path(part, depth) if text is None or above else _plain_path(text)
+            piece = self.path(part, depth) if literal is None or above else _plain_path(literal)
             if piece is None and not path:
                 return None
             path = "/".join(filter(None, (path, _UNKNOWN_PART if piece is None else piece)))
@@ -491,8 +491,8 @@ def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
             case ast.With(body=inner) | ast.Try(body=inner):
                 calls += _sure_setups(inner, depth - 1)
             case ast.If(test=test, body=inner, orelse=others):
-                branches = [inner] if is_main(test) else [inner, others]
-                calls += min((_sure_setups(branch, depth - 1) for branch in branches), key=len)
+                sure = [_sure_setups(branch, depth - 1) for branch in (inner, others)]
+                calls += min(sure[: 1 if is_main(test) else 2], key=len)
             case ast.Expr(value=ast.Call() as call) if last_name(call.func) == "setup":
                 calls.append(call)
     return calls
