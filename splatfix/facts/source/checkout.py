@@ -69,12 +69,9 @@ _HOW = "files of the checkout, read as text"
 def with_checkout(
     facts: Facts, folder: Path, patterns: Iterable[SourcePattern | NamePattern], *, started: bool = False
 ) -> Facts:
-    """The facts with those of a stack's checkout (``diagnose --repo``).
+    """Return the facts with those of a stack's checkout (``diagnose --repo``), in whose sources these patterns are looked for.
 
     Args:
-        facts: of the machine and the environment.
-        folder: the checkout.
-        patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
         started: only with the calls and imports that are reached from what people start in it.
     """
 
@@ -93,8 +90,6 @@ def read_checkout(
     """Read a checkout; nothing in it is executed, and git is not asked. Unknown when the folder is not there.
 
     Args:
-        folder: the checkout.
-        patterns: what to look for in the sources of its extensions.
         headers: where compilers look for headers here; None: nobody is to be told what is missing.
     """
     if not folder.is_dir():

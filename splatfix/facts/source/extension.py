@@ -72,7 +72,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     modules = tuple(script.argument(call, "name", position=0) or "" for call in _declared(script))
     by_cmake = bool(cmake.text) and not script.mentions(*_TORCH_NAMES)
     if by_cmake:
-        modules = modules or tuple(cmake.modules(script))
+        modules = modules or cmake.modules
         needs_cuda = needs_cuda and cmake.mentions_cuda
     packages, project = script.setup_texts("packages"), pyproject.project
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)

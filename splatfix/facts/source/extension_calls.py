@@ -31,12 +31,8 @@ class _Rasterizer(NamedTuple):
 def extension_calls(
     file: str, nodes: Sequence[ast.AST], most: int
 ) -> tuple[tuple[RenderCall, ...], tuple[ExtensionCall, ...]]:
-    """Every call of a rasterizer, with the settings it was made with, and every call of what else extensions export.
-
-    Args:
-        nodes: the file's syntax tree, as :func:`ast.walk` gives it.
-        most: how many are told at most.
-    """
+    """Return every call of a rasterizer, with the settings it was made with, and of what else extensions export, ``most`` in all,
+    among the nodes of a file's syntax tree in the order of :func:`ast.walk`."""
     if not _extension_names(nodes):
         return (), ()
     functions = list(_functions(nodes[0]))
@@ -117,11 +113,7 @@ class _Reader:
         """By name, what one method keeps and another calls: ``self.rasterizer``."""
 
     def read(self, function: str, body: Sequence[ast.stmt], names: Mapping[str, str]) -> None:
-        """Read one function.
-
-        Args:
-            names: what its names of extensions stand for.
-        """
+        """Read one function; ``names`` says what its names of extensions stand for."""
         self._function, self._names = function, names
         self._held: dict[str, list[object]] = {}
         self._last_settings: tuple[ast.Call, ...] = ()

@@ -123,16 +123,9 @@ def missing_headers(
     searched: IncludeFolders,
     reader: FolderReader,
 ) -> Iterator[MissingHeader]:
-    """Headers of CUDA, torch or a library of the system that the sources include under no condition, and that are not here.
-
-    What lies anywhere in the checkout is not missing. Includes behind ``#if`` are left out, and so are those of libraries
-    that the source carries along.
-
-    Args:
-        script: setup.py, for its include_dirs.
-        root: the checkout.
-        searched: where compilers look here.
-    """
+    """Yield the headers of CUDA, torch or a library of the system that the sources include under no condition, and that are not
+    here. What lies anywhere in the checkout, ``root``, is not missing. Includes behind ``#if`` are left out, and so are those of
+    libraries that the source carries along."""
     if not source.uses_torch_builder:
         yield from _missing_for_cmake(folder, script, root, searched, reader)
     # by the header: what is missing where the checkout does not hold it, of which one walk through it tells for all
@@ -175,7 +168,7 @@ def _missing_for_cmake(
     """Yield what CMake downloads, the packages of the system that it asks for and does not find, and what it finds by a module
     of the checkout's own: what its README clones must be installed first."""
     cmake = read_cmake(folder, script, reader)
-    for name, address in cmake.fetched:
+    for name, address in cmake.fetched.items():
         yield MissingHeader(name, "CMakeLists.txt", 1, address=address)
     finders = _lying_in(root, [f"Find{name}.cmake" for name in cmake.packages])
     clones = {_bare(address.rpartition("/")[2]): address for address in cloned_in_readme(root, reader)}

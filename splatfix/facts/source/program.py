@@ -59,12 +59,11 @@ def read_program(
     """Read Python files and the modules of their own folder that they import, as far as that happens unasked.
 
     Left out is what may fail without harm: an import in a ``try`` that catches its failure, one for type checkers,
-    one behind a condition, and one inside a function.
+    one behind a condition, and one inside a function. Names of ``patterns`` are looked for inside functions too.
 
     Args:
         entries: scripts, or the ``__init__.py`` of a package.
         root: the folder whose modules are its own; nothing outside is read.
-        patterns: names to look for, also inside functions.
         beside: scripts that one can do without; what only these import and use is marked.
     """
     reading = _Reading(root, tuple(patterns), reader)

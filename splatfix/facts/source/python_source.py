@@ -28,10 +28,7 @@ def is_splat_module(name: str) -> bool:
 def read_package_source(
     module: str, text: str, parse: Callable[[str], ast.Module] = parse_python
 ) -> PackageSource:
-    """Read a package's ``__init__.py``.
-
-    Args:
-        parse: ``parse_python``, or that of a reader with a budget.
+    """Read a package's ``__init__.py`` with ``parse_python``, or with that of a reader with a budget.
 
     Raises:
         NotPython: when it is not Python that this version can read.
@@ -64,11 +61,7 @@ def read_package_source(
 
 
 def guarded_imports(file: str, nodes: Sequence[ast.AST]) -> Iterator[GuardedImport]:
-    """Imports of splatting extensions whose failure is caught and not raised again.
-
-    Args:
-        nodes: the file's syntax tree, as :func:`ast.walk` gives it.
-    """
+    """Yield the imports of splatting extensions, among a file's nodes, whose failure is caught and not raised again."""
     for node in (node for node in nodes if isinstance(node, ast.Try)):
         names_by_module: dict[tuple[int, str], list[str]] = {}
         for item in (item for statement in node.body for item in imported(statement)):
@@ -161,11 +154,7 @@ def read_projection(text: str) -> str:
 
 def read_depth(text: str) -> str:
     """Say ``sum`` where the map that ``forward.cu`` writes adds up depth times alpha T, as most forks do; where it is something
-    else (the median, a mean, inverse depth) the statement that makes it; "" where no map is written.
-
-    Args:
-        text: of ``cuda_rasterizer/forward.cu``; "" where it is not there.
-    """
+    else (the median, a mean, inverse depth) the statement that makes it; "" where no map is written."""
     start = text.find("renderCUDA(")
     text = _COMMENT.sub("", text[start:]) if start >= 0 else ""
     weights = {"alpha*T", *_WEIGHT.findall(text)}

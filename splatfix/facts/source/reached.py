@@ -46,12 +46,7 @@ class Reach(Struct, frozen=True):
 
 
 def reach_of(root: Path, scripts: Sequence[Path], reader: FolderReader) -> Reach:
-    """What scripts reach of the folder they lie in.
-
-    Args:
-        root: nothing outside of it is read.
-        scripts: those that are started.
-    """
+    """Return what scripts reach, as they are started, of the folder they lie in; nothing outside of ``root`` is read."""
     reading = _Reading(root, dict.fromkeys((*(script.parent for script in scripts), root)), reader)
     for script in scripts:
         reading.open(script, is_started=True)
@@ -62,12 +57,7 @@ def reach_of(root: Path, scripts: Sequence[Path], reader: FolderReader) -> Reach
 def as_reached(
     checkout: Checkout, scripts: Sequence[str], patterns: Iterable[NamePattern]
 ) -> tuple[Checkout, Reach]:
-    """A checkout with the calls and imports that these scripts reach, and no others.
-
-    Args:
-        scripts: files below the checkout.
-        patterns: what to look for in the scripts, as for :func:`read_checkout`.
-    """
+    """Return a checkout with the calls and imports that these scripts below it reach, and no others."""
     root, reader = Path(checkout.folder), FolderReader()
     files = [root / script for script in scripts]
     reach = reach_of(root, files, reader)

@@ -125,11 +125,8 @@ class FolderReader:
     def folders(
         self, folder: Path, depth: int, enters: Callable[[str], bool] = lambda name: True
     ) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
-        """A folder and those inside with their entries, ``depth`` levels down, the nearest first; links are not followed.
-
-        Args:
-            enters: whether a folder of this name is looked into.
-        """
+        """Yield a folder and those inside that ``enters`` takes, with their entries, ``depth`` levels down, the nearest first; links
+        are not followed."""
         pending = [(folder, depth)]
         for current, levels in pending:  # which grows
             entries = self.children(current)

@@ -40,10 +40,8 @@ _OF_CHARONLOAD = "3.27"
 
 
 def read_scripts(root: Path, patterns: Iterable[NamePattern] = ()) -> tuple[Program, FolderReader]:
-    """What the scripts of a checkout import and use, and the reader that read them; see :func:`find_scripts`.
-
-    Splatting extensions are left out.
-    """
+    """Return what the scripts of a checkout import and use, without splatting extensions, and the reader that read them; see
+    :func:`find_scripts`."""
     reader = FolderReader()
     scripts, beside = find_scripts(root, reader)
     program = read_program(scripts, root, patterns, reader, beside)
@@ -82,11 +80,8 @@ def read_packages_of(
     modules: tuple[str, ...],
     patterns: Iterable[NamePattern] = (),
 ) -> Program:
-    """What the packages of an extension import and use when they are imported themselves.
-
-    Args:
-        packages: those that setup.py names; () for each beside it that could be meant.
-    """
+    """Return what the packages of an extension import and use when they are imported themselves: those that setup.py names, else
+    each beside it that could be meant."""
     entries = []
     for parent in (folder, folder / "src"):
         for name in dict.fromkeys(packages or packages_in(parent)):

@@ -308,12 +308,10 @@ class SetupScript:
         return self._markers[id(expression)]
 
     def holding(self, marker: str, *, on_condition: bool = False) -> set[str]:
-        """Return a marker and every name that holds something made of it.
+        """Return a marker and every name that holds something made of it, or, ``on_condition``, is bound only under a condition
+        that is made of it.
 
         A name stands for all that it is ever bound to, in whatever order: functions run in an order that the text does not tell.
-
-        Args:
-            on_condition: also what is bound only where a condition holds that is made of it.
         """
         made_of_it = self._made_of_by_condition if on_condition else self._made_of
         holding, pending = {marker}, [marker]
@@ -492,7 +490,8 @@ def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
                 calls += _sure_setups(inner, depth - 1)
             case ast.If(test=test, body=inner, orelse=others):
                 sure = [_sure_setups(branch, depth - 1) for branch in (inner, others)]
-                calls += min(sure[: 1 if is_main(test) else 2], key=len)
+                shortest = min(sure[: 1 if is_main(test) else 2], key=len)
+                calls += shortest
             case ast.Expr(value=ast.Call() as call) if last_name(call.func) == "setup":
                 calls.append(call)
     return calls
