@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts.source.forward_kernel import read_depth
+from splatfix.facts.source.python_source import read_depth
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import Dropin, declared_dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, DeclaredFace, NotReadable
