@@ -98,7 +98,7 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
     web = Web((*indexes, *(index.address for index in chosen)))
     searches, steps, fetchers = [], {}, {}
     for label, item in wanted.items():
-        finder = Finder(item, context, interpreter, torch, web)
+        finder = Finder(item, context, torch, web)
         search = finder.find(chosen)
         searches.append(search)
         if search.best:

@@ -7,7 +7,7 @@ the CUDA and torch of the environment.
 import os
 import re
 from collections.abc import Iterable, Sequence
-from html import unescape
+from html.parser import HTMLParser
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -23,18 +23,10 @@ from splatfix.model import Torch
 from splatfix.wheels.model import Link
 from splatfix.wheels.web import Web, WebError, without_login
 
-_MOST_LINKS = 100_000
-_LONGEST_LINK = 8192
 _MOST_FILES = 100_000
 _MOST_PAGES = 12
 _DEPTH = 3
 _DIGEST = re.compile(r"(?:^|&)((?:sha(?:512|384|256|224|1)|md5)=[0-9a-f]{32,128})(?:&|$)")
-# A page is read in steps, each from where the last one ended, and no pattern looks twice at what it passed over.
-_START = re.compile(r"<(?:(a)(?=[\s/])|!--|script\b|style\b)", re.IGNORECASE)
-_END = re.compile(r"-->|</(?:script|style)\b", re.IGNORECASE)
-_ATTRIBUTE = re.compile(r"[\s/]*([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?")
-# &#00000000065; the standard library reads a number of any length
-_LONG_NUMBER = re.compile(r"&#x?[0-9a-f]{8}", re.IGNORECASE)
 
 
 def chosen_indexes(
@@ -174,25 +166,32 @@ def _joined(page: str, href: str) -> str:
         return ""
 
 
+class _Links(HTMLParser):
+    """Collects the links of a page, as pip reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[tuple[str, bool]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = dict(reversed(attrs))  # the first of two counts
+        if tag == "a" and (href := said.get("href")):
+            self.links.append((href, "data-yanked" in said))
+
+
 def hrefs_in(text: str) -> list[tuple[str, bool]]:
-    """(address, yanked) of every link of a page (PEP 503, PEP 592)."""
-    hrefs: list[tuple[str, bool]] = []
-    position = 0
-    while (start := _START.search(text, position)) and len(hrefs) < _MOST_LINKS:
-        position = start.end()
-        if not start[1]:
-            end = _END.search(text, position)
-            position = end.end() if end else len(text)
-            continue
-        found: dict[str, str] = {}
-        while attribute := _ATTRIBUTE.match(text, position):
-            if (name := attribute[1].lower()) in ("href", "data-yanked"):
-                found.setdefault(name, attribute[2] or attribute[3] or attribute[4] or "")
-            position = attribute.end()
-        href = found.get("href", "")
-        if 0 < len(href) <= _LONGEST_LINK and not _LONG_NUMBER.search(href):
-            hrefs.append((unescape(href), "data-yanked" in found))
-    return hrefs
+    """Return (address, yanked) of every link of a page (PEP 503, PEP 592).
+
+    Raises:
+        WebError: it is no page, such as one with a character's number of 5,000 digits.
+    """
+    parser = _Links()
+    try:
+        parser.feed(text)
+        parser.close()
+    except (ValueError, AssertionError) as error:
+        raise WebError(f"its page cannot be read: {error}") from error
+    return parser.links
 
 
 def save_listed(address: str, page: str, path: Path, named: Iterable[str] = ()) -> None:

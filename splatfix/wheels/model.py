@@ -7,14 +7,6 @@ from msgspec import Struct
 from splatfix.core.errors import Exit, Rejected
 from splatfix.model import Considered, PackageSource
 
-_LONGEST = 300
-"""Signs of what is said of a wheel: some of it is the stranger's own text."""
-
-
-def unfit(code: str, reason: str, exit_code: Exit = Exit.FAILURE) -> Rejected:
-    """Say in a clause why a wheel will not do, or (``UNDETERMINED``) why that cannot be told."""
-    return Rejected(code=code, what=reason[:_LONGEST], exit_code=exit_code)
-
 
 class Wanted(Struct, frozen=True):
     """A package that a prebuilt wheel is looked for, and what such a wheel must be."""

@@ -11,20 +11,22 @@ from packaging.version import InvalidVersion, Version
 from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.context import Context
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.facts import packages_in, read_package
 from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.wheel_indexes import WheelIndex
-from splatfix.model import Considered, Interpreter, Source, Torch
-from splatfix.wheels.contents import Contents, Refused
+from splatfix.model import Considered, Source, Torch
+from splatfix.wheels.contents import prove_found
 from splatfix.wheels.listing import may_list, wheels_in
-from splatfix.wheels.model import Candidate, Link, Search, Wanted, unfit
-from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
+from splatfix.wheels.model import Candidate, Link, Search, Wanted
+from splatfix.wheels.names import objection_to_name, parse_name, preference
 from splatfix.wheels.web import RemoteFile, Web, WebError
 
 _NAME = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:==([\w.!+-]+))?")
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
+_LONGEST = 300
+"""Signs of what is said of a wheel."""
 _DAMAGED = (BinaryError, ValueError, ArithmeticError, LookupError, RecursionError, MemoryError)
 """What a stranger's wheel makes a parser raise: by numbers or nesting without end, for one."""
 
@@ -35,7 +37,6 @@ class Finder(Struct, frozen=True):
     wanted: Wanted
     context: Context
     """Its targets are what the GPU code must serve."""
-    interpreter: Interpreter
     torch: Torch
     web: Web
 
@@ -80,28 +81,25 @@ class Finder(Struct, frozen=True):
         raise SplatfixError.of("wheels.another-wheel", wheel=wheel, index=index, reason=reason)
 
     def judged(self, links: Sequence[Link]) -> list[Candidate]:
-        """The proven one first, then those that may do, then the others as they were listed."""
-        target = wheel_target(self.context, self.interpreter)
+        """Return the proven one first, then those that may do, then the others as they were listed."""
         fitting, others = [], []
         for link in dict.fromkeys(links):
             parsed = parse_name(link)
-            objection = objection_to_name(link, self.wanted, parsed, target, self.torch)
+            objection = objection_to_name(link, self.wanted, parsed, self.context, self.torch)
             if parsed and objection is None:
                 fitting.append((preference(parsed, self.torch), link))
             else:
                 others.append(Candidate(link, objection))
         fitting.sort(key=lambda item: item[0])
-        opened: list[Candidate] = []
-        for number, (_, link) in enumerate(fitting):
-            candidate = Candidate(
-                link, unfit("not-read", f"{_MOST_OPENED} before it were looked into", Exit.UNDETERMINED)
-            )
-            if number < _MOST_OPENED:
-                candidate = self.opened(link)
+        looked_into: list[Candidate] = []
+        for _, link in fitting[:_MOST_OPENED]:
+            candidate = self.opened(link)
             if candidate.rejected is None:
-                return [candidate, *opened, *others]
-            opened.append(candidate)
-        return sorted(opened, key=_is_unfit) + others
+                return [candidate, *looked_into, *others]
+            looked_into.append(candidate)
+        not_read = Rejected.of("wheels.not-read", most=_MOST_OPENED)
+        looked_into += [Candidate(link, not_read) for _, link in fitting[_MOST_OPENED:]]
+        return sorted(looked_into, key=_is_unfit) + others
 
     def opened(self, link: Link) -> Candidate:
         """Look into a wheel."""
@@ -111,17 +109,18 @@ class Finder(Struct, frozen=True):
                     reader = Reader(RemoteFile(self.web, link.address))
                 else:
                     reader = stack.enter_context(opened(link.address))
-                contents = Contents(reader, self.wanted, self.context, self.interpreter, self.torch)
-                metadata, evidence = contents.prove(link.wheel.split("-")[1])
+                version = link.wheel.split("-")[1]
+                metadata, evidence = prove_found(reader, self.wanted, self.context, self.torch, version)
                 return Candidate(link, None, evidence, metadata, reader.size)
-            except Refused as refused:
-                return Candidate(link, refused.rejected)
+            except SplatfixError as error:
+                # a clause, in which some is the stranger's own text
+                what = error.what.rstrip(".")[:_LONGEST]
+                return Candidate(link, Rejected(code=error.code, what=what, exit_code=error.exit_code))
             except WebError as error:
-                return Candidate(link, unfit("unreachable", str(error), Exit.UNDETERMINED))
+                return Candidate(link, Rejected.of("wheels.unreachable", reason=error))
             except _DAMAGED as error:
-                return Candidate(
-                    link, unfit("damaged", str(error) or type(error).__name__, Exit.UNDETERMINED)
-                )
+                reason = str(error)[:_LONGEST] or type(error).__name__
+                return Candidate(link, Rejected.of("wheels.damaged", reason=reason))
 
 
 def _is_unfit(candidate: Candidate) -> bool:

@@ -158,7 +158,7 @@ def search(wanted: Wanted, index: str | WheelIndex, context: Context, web: Web |
     indexes = (index,) if isinstance(index, WheelIndex) else chosen_indexes((index,))
     assert context.interpreter and context.torch
     web = web or Web([item.address for item in indexes], timeout=5)
-    return Finder(wanted, context, context.interpreter, context.torch, web).find(indexes)
+    return Finder(wanted, context, context.torch, web).find(indexes)
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -197,7 +197,7 @@ class Handler(SimpleHTTPRequestHandler):
             return
         if fault in ("elsewhere", "here"):
             self.send_response(302)
-            place = "https://127.1:1" if fault == "here" else "http://wheels.example"
+            place = "https://127.0.0.1:1" if fault == "here" else "http://wheels.example"
             self.send_header("Location", f"{place}/x.whl")
             self.send_header("Content-Length", "0")
             self.end_headers()

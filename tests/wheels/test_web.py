@@ -65,11 +65,11 @@ def test_parts_of_a_large_wheel(server: Server, tmp_path: Path, method: int) -> 
         ("slow", "it is too slow"),
         ("silent", "no answer in time"),
         ("cut-off", "100 more were promised"),
-        ("longer", "its server sends bytes 917504 to"),
-        ("endless", "says that it has 1048576 GiB"),
+        ("longer", "its server sends .* as bytes 917504 to"),
+        ("endless", "HTTP status 416"),
         ("2**70", "does not say which part"),
         ("digits", "does not say which part"),
-        ("changing", "its server sends bytes 917504 to"),
+        ("changing", "its server sends .* as bytes 917504 to"),
         ("other-part", "and was asked for 0 to"),
         ("unstated", "does not say which part"),
         ("no-ranges-huge", "more than 64 MiB of it would have to be fetched"),
@@ -140,27 +140,21 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKS = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.mark.parametrize("pause", [0, 0.05])
 @pytest.mark.parametrize(
-    ("begin", "then"),
+    ("begin", "then", "pause", "words"),
     [
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-        (HEAD, b"A: b\r\n"),
-        (HEAD + b"A: ", b"b"),
-        (CHUNKS + b"1;", b"x"),
-        (CHUNKS, b"1;x\r\na\r\n"),
-        (CHUNKS + b"0\r\n", b"A: b\r\n"),
-        (HEAD + b"\r\n", b"x"),
-        (b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n", b"x"),
+        (HEAD, b"A: b\r\n", 0, "got more than 100 headers"),
+        (HEAD + b"A: ", b"b" * 4096, 0, "got more than 65536 bytes"),
+        (CHUNKS + b"1;", b"x" * 4096, 0, "got more than 65536 bytes"),
+        (HEAD + b"\r\n", b"x", 0.05, "it is too slow"),
+        (CHUNKS, b"1;x\r\na\r\n", 0.05, "it is too slow"),
     ],
 )
-def test_an_answer_without_end(begin: bytes, then: bytes, pause: float) -> None:
-    """One deadline for headers, chunks, trailers and redirects, however often something comes."""
+def test_an_answer_without_end(begin: bytes, then: bytes, pause: float, words: str) -> None:
     started = time.monotonic()
-    with answering(begin, then, pause) as address, pytest.raises(WebError) as error:
+    with answering(begin, then, pause) as address, pytest.raises(WebError, match=words):
         Web([address], timeout=1, deadline=1).page(address)
     assert time.monotonic() - started < 3
-    assert re.match("it is too slow" if pause else "it is too slow|got more|it sends more", str(error.value))
 
 
 def test_a_search_has_one_deadline() -> None:
@@ -168,19 +162,12 @@ def test_a_search_has_one_deadline() -> None:
         Web(search=0).page("https://wheels.example/")
 
 
-@pytest.mark.parametrize(
-    "piece", ["<a ", "<a x='", '<a href="', "<", "<!--", "<script", "<a" + " " * 99, "&", "<a =/"]
-)
-def test_a_page_is_read_in_linear_time(piece: str) -> None:
-    started = time.process_time()
-    hrefs_in("<a href=x>" + piece * (2_000_000 // len(piece)) + "&#" + "9" * 5000)
-    assert time.process_time() - started < 2
-
-
 def test_the_links_of_a_page() -> None:
     page = """<A class=x HREF='a&amp;b' data-yanked>.</a><!-- <a href=no> --><a href = "c>d"
-        data-requires-python=">=3.8">.</a><script>"<a href=no>"</script><abbr href=no><a name=x><a href=e><a href="&#%s;">"""
-    assert hrefs_in(page % ("9" * 5000)) == [("a&b", True), ("c>d", False), ("e", False)]
+        data-requires-python=">=3.8">.</a><script>"<a href=no>"</script><abbr href=no><a name=x><a href=e>"""
+    assert hrefs_in(page) == [("a&b", True), ("c>d", False), ("e", False)]
+    with pytest.raises(WebError, match="its page cannot be read"):
+        hrefs_in(f"<a href='&#{'9' * 5000};'>")
 
 
 TAGS = ".".join(f"a{number}" for number in range(600))
