@@ -6,7 +6,7 @@ the CUDA and torch of the environment.
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html.parser import HTMLParser
 from itertools import islice
 from pathlib import Path
@@ -194,7 +194,7 @@ def hrefs_in(text: str) -> list[tuple[str, bool]]:
     return parser.links
 
 
-def save_listed(address: str, page: str, path: Path, named: Iterable[str] = ()) -> None:
+def save_listed(address: str, page: str, path: Path, named: Collection[str] = ()) -> None:
     """Save the file of a name that a page of an index lists, as it lists it; one of this machine as it is.
 
     Raises:

@@ -1,19 +1,22 @@
 """Pages and wheels over HTTP, of servers that nobody vouches for: bounded in time and bytes."""
 
-import base64
 import hashlib
 import http.client
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
-
-from msgspec import Struct
+from urllib.request import (
+    HTTPBasicAuthHandler,
+    HTTPPasswordMgrWithPriorAuth,
+    HTTPRedirectHandler,
+    Request,
+    build_opener,
+)
 
 from splatfix.core.reading import read_blocks
 
@@ -70,20 +73,12 @@ def without_login(address: str) -> str:
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else address
 
 
-class Part(Struct, frozen=True):
-    """Bytes of a file, and how many it has in all."""
-
-    start: int
-    data: bytes
-    total: int
-
-
 class Web:
     """Asks web servers, for one search."""
 
     def __init__(
         self,
-        named: Iterable[str] = (),
+        named: Collection[str] = (),
         *,
         timeout: float = 20.0,
         deadline: float = 60.0,
@@ -98,13 +93,13 @@ class Web:
         self.timeout, self.deadline, self.search = timeout, deadline, search
         self._until = time.monotonic() + search
         self._named = set(map(_origin, named))
-        self._logins: dict[tuple[str, str, int], str] = {}
+        passwords = HTTPPasswordMgrWithPriorAuth()
         for address in named:
-            login, at, _ = urlsplit(address).netloc.rpartition("@")
+            login, at, host = urlsplit(address).netloc.rpartition("@")
             if at:
-                user, _, password = login.partition(":")
-                pair = f"{unquote(user)}:{unquote(password)}".encode()
-                self._logins[_origin(address)] = f"Basic {base64.b64encode(pair).decode()}"
+                user, _, password = map(unquote, login.partition(":"))
+                passwords.add_password(None, host, user, password, is_authenticated=True)
+        self._opener = build_opener(_Redirects(self.refuse), HTTPBasicAuthHandler(passwords))
 
     def page(self, address: str) -> tuple[str, str]:
         """Return where a page was found in the end, and its text.
@@ -112,8 +107,8 @@ class Web:
         Raises:
             WebError: with the reason.
         """
-        with self._opened(address, {"Accept": "text/html"}) as response:
-            return response.url, b"".join(self._blocks(response, MOST_PAGE)).decode("utf-8", "replace")
+        with self.opened(address, {"Accept": "text/html"}) as response:
+            return response.url, b"".join(self.blocks(response, MOST_PAGE)).decode("utf-8", "replace")
 
     def reach(self, address: str) -> None:
         """Ask for a file, and read nothing of it.
@@ -121,32 +116,8 @@ class Web:
         Raises:
             WebError: with the reason why it cannot be had.
         """
-        with self._opened(address):
+        with self.opened(address):
             pass
-
-    def part(self, address: str, start: int, length: int) -> Part:
-        """Return bytes [start, start + length) of a file, or up to its end; all of it where the server sends no ranges.
-
-        Raises:
-            WebError: also where that is not what comes, or where the whole is too large only to look at it.
-        """
-        last = start + length - 1
-        with self._opened(address, {"Range": f"bytes={start}-{last}"}) as response:
-            if response.status != 206:
-                if (response.length or 0) > MOST_WHOLE:
-                    whole = f"more than {MOST_WHOLE >> 20} MiB of it would have to be fetched"
-                    raise WebError(f"its server sends no parts, and {whole}")
-                data = b"".join(self._blocks(response, MOST_WHOLE))
-                return Part(0, data, len(data))
-            stated = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            if stated is None:
-                raise WebError("its server does not say which part it sends")
-            first, end, total = map(int, stated.groups())
-            data = b"".join(self._blocks(response, length))
-            if (first, end, len(data)) != (start, min(last, total - 1), end - first + 1):
-                sent = f"sends {len(data)} bytes as bytes {first} to {end} of {total}"
-                raise WebError(f"its server {sent}, and was asked for {start} to {last}")
-            return Part(start, data, total)
 
     def save(self, address: str, path: Path, digest: str = "", most: int = MOST_FETCHED) -> None:
         """Fetch a whole file of ``most`` bytes, or copy one of this machine, and compare it with a digest (``sha256=9f86...``).
@@ -161,8 +132,8 @@ class Web:
             if "://" not in address:
                 yield from read_blocks(address)
                 return
-            with self._opened(address, of_search=False) as response:
-                yield from self._blocks(response, most, _DOWNLOAD_TIMEOUT)
+            with self.opened(address, of_search=False) as response:
+                yield from self.blocks(response, most, _DOWNLOAD_TIMEOUT)
 
         try:
             with path.open("wb") as file:
@@ -176,20 +147,20 @@ class Web:
             raise error if isinstance(error, WebError) else WebError(_words(error)) from error
 
     @contextmanager
-    def _opened(
+    def opened(
         self, address: str, headers: Mapping[str, str] | None = None, *, of_search: bool = True
     ) -> Iterator[Any]:
-        """Ask for something, and read its answer in a ``with`` block."""
+        """Ask for something, and read its answer in a ``with`` block.
+
+        Raises:
+            WebError: with the reason why it cannot be had.
+        """
         self.refuse(address)
         if of_search and time.monotonic() >= self._until:
             raise WebError(f"it was not asked: the search took longer than {self.search:.0f} s")
         asked = {"User-Agent": "splatfix", "Accept-Encoding": "identity", **(headers or {})}
-        request = Request(address, headers=asked)
-        if login := self._logins.get(_origin(address)):
-            request.add_unredirected_header("Authorization", login)
-        opener = build_opener(_Redirects(self))
         try:
-            with closing(opener.open(request, timeout=self.timeout)) as response:
+            with self._opener.open(Request(address, headers=asked), timeout=self.timeout) as response:
                 yield response
         except HTTPError as error:
             error.close()
@@ -214,7 +185,7 @@ class Web:
         if reason:
             raise WebError(reason)
 
-    def _blocks(self, response: Any, most: int, seconds: float = 0.0) -> Iterator[bytes]:
+    def blocks(self, response: Any, most: int, seconds: float = 0.0) -> Iterator[bytes]:
         """Read an answer of ``most`` bytes to its end, in ``seconds``, or as long as one answer of a search may take."""
         size, now = 0, time.monotonic()
         end = now + seconds if seconds else min(now + self.deadline, self._until)
@@ -235,14 +206,14 @@ class Web:
 class _Redirects(HTTPRedirectHandler):
     """Follows a redirect to what would be asked too."""
 
-    def __init__(self, web: Web) -> None:
-        self.web = web
+    def __init__(self, refuse: Callable[[str], None]) -> None:
+        self.refuse = refuse
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
-    ) -> Any:
+    ) -> Request | None:
         try:
-            self.web.refuse(newurl)
+            self.refuse(newurl)
         except WebError as error:
             raise WebError(f"it leads elsewhere, and {error}") from error
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -306,17 +277,33 @@ class RemoteFile:
         return -1
 
     def _fetch(self, number: int, count: int) -> None:
-        """Fetch so many blocks; those fetched first are forgotten where there are too many."""
-        part = self._web.part(self._address, number * _BLOCK, count * _BLOCK)
-        self._total = self._total or part.total
-        if part.total != self._total:
-            raise WebError(f"its length changes from {self._total} to {part.total} bytes")
-        self._fetched += len(part.data)
+        """Fetch so many blocks, or all of them where the server sends no parts; those fetched first are forgotten."""
+        start, last = number * _BLOCK, (number + count) * _BLOCK - 1
+        with self._web.opened(self._address, {"Range": f"bytes={start}-{last}"}) as response:
+            if response.status == 206:
+                stated = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+                if stated is None:
+                    raise WebError("its server does not say which part it sends")
+                first, end, total = map(int, stated.groups())
+                data = b"".join(self._web.blocks(response, count * _BLOCK))
+                if (first, end, len(data)) != (start, min(last, total - 1), end - first + 1):
+                    sent = f"sends {len(data)} bytes as bytes {first} to {end} of {total}"
+                    raise WebError(f"its server {sent}, and was asked for {start} to {last}")
+            elif (response.length or 0) > MOST_WHOLE:
+                whole = f"more than {MOST_WHOLE >> 20} MiB of it would have to be fetched"
+                raise WebError(f"its server sends no parts, and {whole}")
+            else:
+                data = b"".join(self._web.blocks(response, MOST_WHOLE))
+                number, total = 0, len(data)
+        self._total = self._total or total
+        if total != self._total:
+            raise WebError(f"its length changes from {self._total} to {total} bytes")
+        self._fetched += len(data)
         if self._fetched > MOST_FETCHED:
             raise WebError(f"more than {MOST_FETCHED >> 20} MiB would have to be read to judge it")
-        first = part.start // _BLOCK
-        for offset in range(0, len(part.data), _BLOCK):
-            self._blocks[first + offset // _BLOCK] = part.data[offset : offset + _BLOCK]
-        self._next = first + len(range(0, len(part.data), _BLOCK))
+        for offset in range(0, len(data), _BLOCK):
+            self._blocks[number] = data[offset : offset + _BLOCK]
+            number += 1
+        self._next = number
         for oldest in list(self._blocks)[:-_KEPT]:
             del self._blocks[oldest]
