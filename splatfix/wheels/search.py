@@ -147,7 +147,7 @@ def wanted_by_source(source: Source) -> Wanted:
 
 
 def is_name(text: str) -> bool:
-    """It is written as a package is named, not as a path."""
+    """Tell whether a text is written as a package is named, not as a path."""
     return _NAME.fullmatch(text.strip()) is not None
 
 

@@ -15,7 +15,7 @@ import pytest
 from splatfix.core.errors import Exit
 from splatfix.wheels import Search, chosen_indexes, wanted_by_name
 from splatfix.wheels import web as web_module
-from splatfix.wheels.listing import hrefs_in
+from splatfix.wheels.listing import links_of
 from splatfix.wheels.model import Link
 from splatfix.wheels.names import parse_name
 from splatfix.wheels.web import RemoteFile, Web, WebError, refused_address
@@ -165,9 +165,10 @@ def test_a_search_has_one_deadline() -> None:
 def test_the_links_of_a_page() -> None:
     page = """<A class=x HREF='a&amp;b' data-yanked>.</a><!-- <a href=no> --><a href = "c>d"
         data-requires-python=">=3.8">.</a><script>"<a href=no>"</script><abbr href=no><a name=x><a href=e>"""
-    assert hrefs_in(page) == [("a&b", True), ("c>d", False), ("e", False)]
+    links = [("https://x.org/a&b", True), ("https://x.org/c>d", False), ("https://x.org/e", False)]
+    assert [(link.address, link.yanked) for link in links_of("https://x.org/", page)] == links
     with pytest.raises(WebError, match="its page cannot be read"):
-        hrefs_in(f"<a href='&#{'9' * 5000};'>")
+        links_of("https://x.org/", f"<a href='&#{'9' * 5000};'>")
 
 
 TAGS = ".".join(f"a{number}" for number in range(600))
