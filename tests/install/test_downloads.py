@@ -47,7 +47,7 @@ class FakePip(ProcessRunner):
             assert {"--require-hashes", "--no-index", "--no-deps"} <= set(argv)
             self.lock = Path(argv[argv.index("--requirement") + 1]).read_text().splitlines()
             root = Path(argv[argv.index("--target") + 1]) / "nvidia" / "cu13"
-            for name in (*_NEEDED, "lib/libcudart.so.13"):
+            for name in (*_NEEDED.split(), "lib/libcudart.so.13"):
                 if name not in (self.without, "lib/libcudart.so"):  # the wheel has the versioned name only
                     put(root, {name: ""})
         else:
