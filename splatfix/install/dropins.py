@@ -23,7 +23,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.resources import KERNELS
 from splatfix.core.scratch import temporary_folder
 from splatfix.install.environment import Environment
-from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
+from splatfix.install.wheels import add_manifest, write_wheel
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import (
@@ -124,18 +124,15 @@ def make_dropin_wheel(
         releases = sorted(dropin.host_releases, key=Version)
         requires = (f"{dropin.host}>={releases[0]},<={releases[-1]}",)
     path = write_wheel(folder, dropin.distribution, version, files, summary, requires=requires)
-    manifest = {
-        "schema_version": MANIFEST_VERSION,
-        "kind": "drop-in",
-        "splatfix": __version__,
+    made_so = {
         "replaces": dropin.host or dropin.module,
         "variant": dropin.variant,
         "backend": backend,
-        "note": "",
+        "note": dropin.note
+        if backend == "pure"
+        else "",  # it speaks of the speed and limits of plain PyTorch
     }
-    if backend == "pure":
-        manifest["note"] = dropin.note  # it speaks of the speed and limits of plain PyTorch
-    add_manifest(path, manifest)
+    add_manifest(path, "drop-in", made_so)
     return path
 
 

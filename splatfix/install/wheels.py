@@ -18,13 +18,14 @@ from typing import Any
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.install.environment import Environment
 
 MANIFEST = "splatfix.json"
 """File in a dist-info folder that marks what splatfix made; ``kind`` is ``built`` or ``drop-in``."""
-MANIFEST_VERSION = 2
+_MANIFEST_VERSION = 2
 
 # What distributions and scripts are called: a name, never a path.
 _NAME = re.compile(r"[\w.-]*\w[\w.-]*")
@@ -201,8 +202,13 @@ def write_wheel(
     return path
 
 
-def add_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Put :data:`MANIFEST` into a wheel's dist-info and update its RECORD."""
+def add_manifest(path: Path, kind: str, made_so: Mapping[str, Any]) -> None:
+    """Put :data:`MANIFEST` into a wheel's dist-info and update its RECORD.
+
+    Args:
+        kind: ``built`` or ``drop-in``.
+        made_so: what that is about.
+    """
     wheel = open_wheel(path)
     with _archive(path) as archive:
         members = {name: archive.read(name) for name in wheel.members}
@@ -211,6 +217,7 @@ def add_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     # a signature of RECORD does not hold for the one that is written now
     for name in (record, f"{record}.jws", f"{record}.p7s"):
         members.pop(name, None)
+    manifest = {"schema_version": _MANIFEST_VERSION, "kind": kind, "splatfix": __version__, **made_so}
     members[f"{wheel.dist_info}/{MANIFEST}"] = (json.dumps(manifest, indent=2) + "\n").encode()
     _write(path, members, record, modes)
 
