@@ -18,7 +18,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.reading import read_text
 from splatfix.core.runner import Completed
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import run, say
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
@@ -168,76 +168,67 @@ def check_import(
     completed = environment.run("-c", _IMPORT_ALL, mark, checkout, *wanted, timeout=_IMPORT_TIMEOUT)
     answers = [line.removeprefix(mark) for line in completed.stdout.splitlines() if line.startswith(mark)]
     loaded = dict(json.loads(answer) for answer in answers)
-    after = ""
-    if "torch" not in modules and loaded.pop("torch", None):
-        after = " after torch"
+    after = " after torch" if "torch" not in modules and loaded.pop("torch", None) else ""
     ours = {path.resolve() for path in installed or ()}
     for name, file in loaded.items():
         if installed is not None and file and name != caller and Path(file).resolve() not in ours:
             raise SplatfixError.of("install.import-shadowed", name=name, file=file)
     missing = [name for name in wanted if name not in loaded]
-    if missing and not has_gpu:
-        demand = wants_gpu(completed.stderr)
-        if demand:
-            reason = f"{missing[0]} asks for a GPU as it is imported, and none is here ({demand})"
-            return Rung(RungName.LOADS, None, reason)
+    demand = wants_gpu(completed.stderr) if missing and not has_gpu else None
+    if demand:
+        reason = f"{missing[0]} asks for a GPU as it is imported, and none is here ({demand})"
+        return Rung(RungName.LOADS, None, reason)
     if not completed.ok or missing:
         # the interpreter may also die after the last import
         raise _import_failed([*missing, wanted[-1]][0], completed, before=installed is None)
-    imported = f"imported {', '.join(wanted)}{after}"
-    return Rung(RungName.LOADS, True, f"{imported} in a child process, in {completed.seconds:.1f} s")
+    shown = f"imported {', '.join(wanted)}{after} in a child process, in {completed.seconds:.1f} s"
+    return Rung(RungName.LOADS, True, shown)
 
 
 def _import_failed(module: str, completed: Completed, *, before: bool) -> SplatfixError:
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
-    message = completed.why()
-    if lines and completed.returncode == 1:  # a Python error: its last line says it best
-        message = lines[-1].strip()
-    if not message:
-        message = "it ended the interpreter in the middle of its import, with exit code 0"
+    # the last line of a Python error says it best
+    message = lines[-1].strip() if lines and completed.returncode == 1 else completed.why()
+    message = message or "it ended the interpreter in the middle of its import, with exit code 0"
     details = {"module": module, "stderr": "\n".join(lines[-30:])}
     if before:
         return SplatfixError.of("install.needed-import-fails", module=module, reason=message, details=details)
-    todo: tuple[Step, ...] = ()
-    absent = re.search(r"No module named '(\w+)", message)
-    symbol = re.search(r"undefined symbol: (\S+)", message)
-    if absent:
+    todo = []
+    if absent := re.search(r"No module named '(\w+)", message):
         name = requirement_of(absent.group(1)) or absent.group(1)
-        todo = (say(f"Install {name} with pip, then run the same command again."),)
-    elif symbol and re.search(r"3c10|2at|5torch", symbol.group(1)):
-        text = "That symbol is torch's: it was compiled against another torch. Rebuild from clean sources."
-        todo = (say(text),)
-    elif symbol:
-        text = f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."
-        todo = (say(text),)
+        todo = [f"Install {name} with pip, then run the same command again."]
+    elif symbol := re.search(r"undefined symbol: (\S+)", message):
+        todo = [f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."]
+        if re.search(r"3c10|2at|5torch", symbol.group(1)):
+            cause = "That symbol is torch's: it was compiled against another torch."
+            todo = [f"{cause} Rebuild from clean sources."]
+    advice = tuple(map(say, todo))
     return SplatfixError.of(
-        "install.import-failed", module=module, reason=message, todo=todo, details=details
+        "install.import-failed", module=module, reason=message, todo=advice, details=details
     )
 
 
 def wants_gpu(stderr: str) -> str | None:
-    """Where and how a failed import asked for a GPU, or None if its failure has another reason.
+    """Return where and how a failed import asked for a GPU, or None if its failure has another reason.
 
     Args:
         stderr: what the interpreter printed, with the traceback at its end.
     """
-    last_line = stderr.strip().rpartition("\n")[2]
-    message = _NO_GPU.search(last_line)
-    if message:
+    if message := _NO_GPU.search(stderr.strip().rpartition("\n")[2]):
         return message.group()
     frames = _FRAME.findall(stderr)
-    if not frames:
+    text = read_text(frames[-1][0]) if frames else None
+    if not isinstance(text, str):
         return None
-    file, line = frames[-1][0], int(frames[-1][1])
-    # the line stands below an ``if`` that asks torch for a GPU
-    text = read_text(file)
     try:
-        tree = parse_python(text) if isinstance(text, str) else None
+        tree = parse_python(text)
     except NotPython:
         return None
-    for node in ast.walk(tree) if tree else ():
-        if not isinstance(node, ast.If) or not node.lineno <= line <= (node.end_lineno or node.lineno):
-            continue
-        if _ASKS.search(ast.unparse(node.test)):
-            return f"{PurePath(file).name} line {line} raises an error where torch sees no GPU"
+    file, line = frames[-1][0], int(frames[-1][1])
+    asking = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and _ASKS.search(ast.unparse(node.test))
+    ]
+    # the line stands below an ``if`` that asks torch for a GPU
+    if any(node.lineno <= line <= (node.end_lineno or line) for node in asking):
+        return f"{PurePath(file).name} line {line} raises an error where torch sees no GPU"
     return None

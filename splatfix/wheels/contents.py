@@ -116,8 +116,8 @@ def _prove_symbols(opened: Mapping[str, Reader], torch: Torch | None) -> str:
 
 def prove_found(
     reader: Reader, wanted: Wanted, context: Context, torch: Torch, version: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Prove that a wheel of an index will do; returns what its METADATA says of it, and the evidence, a clause each.
+) -> tuple[str, ...]:
+    """Prove that a wheel of an index will do; returns what its METADATA says of it and the evidence, a clause each.
 
     Args:
         context: its targets are what the GPU code must serve.
@@ -147,7 +147,7 @@ def prove_found(
             raise SplatfixError.of(
                 "wheels.wrong-cuda", file=binary.path, library=needed, cuda=torch.cuda or "none"
             )
-    return metadata, (*faces, *shown)
+    return (*metadata, *faces, *shown)
 
 
 def _prove_metadata(

@@ -56,9 +56,7 @@ class Candidate(Struct, frozen=True):
     """Why not, as a clause (``wrong-torch``, ``wrong-gpu-code``, ``wrong-face``), exit code ``UNDETERMINED`` where that could
     not be determined: the network, or what would have to fit is not known. None for a proven one."""
     evidence: tuple[str, ...] = ()
-    """What was read in it, and fits: its name, GPU code, torch's symbols, its face."""
-    metadata: tuple[str, ...] = ()
-    """Its name, version and what it requires, as its METADATA has them."""
+    """What was read in it, and fits: its name, version and requirements, its face, GPU code, torch's symbols."""
     size: int = 0
     """Bytes that it had when it was looked into."""
 

@@ -71,13 +71,11 @@ class Finder(Struct, frozen=True):
                 "wheels.wheel-not-fetched", wheel=wheel, index=index, reason=error
             ) from error
         came = self.opened(Link(wheel, str(path), index, ""))
-        if (came.evidence, came.metadata) == (found.evidence, found.metadata):
+        if came.rejected is None and came.evidence == found.evidence:
             return path
         path.unlink()
-        differs = {*came.metadata} ^ {*found.metadata} or {*came.evidence} ^ {*found.evidence}
-        reason = f"only one of the two says {', '.join(sorted(differs))}"
-        if came.rejected:
-            reason = came.rejected.what
+        differs = ", ".join(sorted({*came.evidence} ^ {*found.evidence}))
+        reason = came.rejected.what if came.rejected else f"only one of the two says {differs}"
         raise SplatfixError.of("wheels.another-wheel", wheel=wheel, index=index, reason=reason)
 
     def judged(self, links: Sequence[Link]) -> list[Candidate]:
@@ -110,8 +108,8 @@ class Finder(Struct, frozen=True):
                 else:
                     reader = stack.enter_context(opened(link.address))
                 version = link.wheel.split("-")[1]
-                metadata, evidence = prove_found(reader, self.wanted, self.context, self.torch, version)
-                return Candidate(link, None, evidence, metadata, reader.size)
+                evidence = prove_found(reader, self.wanted, self.context, self.torch, version)
+                return Candidate(link, None, evidence, reader.size)
             except SplatfixError as error:
                 # a clause, in which some is the stranger's own text
                 what = error.what.rstrip(".")[:_LONGEST]
