@@ -38,62 +38,7 @@ _COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
 # A setup.py may start ``pip install`` for its submodules, as beta-splatting's does: they are in the plan themselves, and what is
 # not is for the plan to say. "0" turns isolation off: pip reads the variable as the value of build_isolation.
 _NO_OTHER_INSTALLS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_DEPS": "1"}
-# Python runs sitecustomize of the first folder on its path at every start, so also in the children that pip starts.
-# Torch's own files stay as they are: the function is replaced in memory, after the module was loaded.
-_AFTER_IMPORT = """
-import importlib.util
-import sys
-
-
-class AfterImport:
-    def __init__(self, name, change):
-        self.name, self.change = name, change
-        sys.meta_path.insert(0, self)
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        load = spec.loader.exec_module
-
-        def exec_module(module):
-            load(module)
-            self.change(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-"""
-_SILENCED_CHECK = """
-def silenced(*args, **kwargs):
-    print("splatfix: --force-cuda-mismatch: torch's check of the CUDA version is silenced", flush=True)
-
-
-def silence(module):
-    module._check_cuda_version = silenced
-
-
-AfterImport("torch.utils.cpp_extension", silence)
-"""
-# pip asks for the metadata and builds the wheel in processes of their own, each of which runs setup.py once.
-_ONE_SETUP = """
-def act_once(module):
-    import distutils.core
-
-    setup, calls = distutils.core.setup, []
-
-    def setup_or_pass(**attributes):
-        calls.append(attributes)
-        if len(calls) == {call}:
-            return setup(**attributes)
-
-    distutils.core.setup = setup_or_pass  # setuptools' own calls it
-
-
-AfterImport("setuptools", act_once)
-"""
+_AFTER_IMPORT = Path(__file__).with_name("after_import.py")
 
 
 class Built(Struct, frozen=True):
@@ -195,13 +140,16 @@ class Builder(Struct):
             # CMake has a variable of its own; an empty part would stand for the current folder
             for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
                 variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
-        changes = _SILENCED_CHECK if self.step.cuda_mismatch else ""
+        changes = ""
+        if self.step.cuda_mismatch:
+            changes += 'AfterImport("torch.utils.cpp_extension", silence)\n'
         if self.step.setup_call:
-            changes += _ONE_SETUP.format(call=self.step.setup_call)
+            changes += f'AfterImport("setuptools", act_once({self.step.setup_call}))\n'
         if changes:
             folder = scratch.root / "first-on-path"
             folder.mkdir()
-            (folder / "sitecustomize.py").write_text(_AFTER_IMPORT + changes, encoding="utf-8")
+            program = f"{_AFTER_IMPORT.read_text(encoding='utf-8')}\n\n{changes}"
+            (folder / "sitecustomize.py").write_text(program, encoding="utf-8")
             variables["PYTHONPATH"] = str(folder)
         return variables
 
@@ -264,29 +212,19 @@ class Builder(Struct):
 
 
 def _explained(output: str, step: BuildWheel, scratch: Scratch) -> BuildFailure:
-    """Return why a build failed, with paths of the source itself."""
+    """Return why a build failed, with what the copy has to do with it."""
     cause = explain_build(output)
-
-    def without_dots(match: re.Match[str]) -> str:
-        path = match.group(1)
-        is_ours = (scratch.source / path).is_file() or (scratch.copy / path).is_file()
-        return path if is_ours else match.group()
-
     # a compiler cache gives compilers paths relative to where they run
-    lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", without_dots, line) for line in cause.lines)
+    lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+(?=[^\s:(,]+)", "", line) for line in cause.lines)
     notes = [cause.meaning]
     # what was not copied is told where the failure's lines speak of it
     for item in scratch.left_out:
         if any(item.path in line for line in lines):
             notes.append(f"{item.path} was not copied for the build ({item.reason}).")
             break
-    named = next((name for edit in step.edits for name in edit.files if lines and name in lines[0]), None)
-    if cause.kind == "compiler" and named:
-        before, after = (Path(folder, named).read_bytes() for folder in (step.source, scratch.source))
-        if before.count(b"\n") != after.count(b"\n"):
-            edits = ", ".join(edit.rule for edit in step.edits if named in edit.files)
-            added = f"({edits}), which added lines"
-            notes.append(f"Line numbers of {named} are those after splatfix's edits {added}.")
+    for edit in step.edits if cause.kind == "compiler" and lines else ():
+        if named := next((name for name in edit.files if name in lines[0]), ""):
+            notes.append(f"Line numbers of {named} are those after splatfix's edit {edit.rule}.")
     return replace(cause, lines=lines, meaning=" ".join(filter(None, notes)))
 
 
