@@ -6,6 +6,7 @@ the CUDA and torch of the environment.
 
 import os
 import re
+import shutil
 from collections.abc import Collection, Iterable, Sequence
 from html.parser import HTMLParser
 from itertools import islice
@@ -193,7 +194,8 @@ def save_listed(address: str, page: str, path: Path, named: Collection[str] = ()
     web = Web(named)
     try:
         if address.startswith("file:"):
-            return web.save(url2pathname(urlsplit(address).path), path)
+            shutil.copyfile(url2pathname(urlsplit(address).path), path)
+            return None
         for link in links_of(*web.page(without_login(page))):
             if link.wheel == path.name:
                 return web.save(link.address, path, link.digest)

@@ -57,8 +57,8 @@ class Candidate(Struct, frozen=True):
     not be determined: the network, or what would have to fit is not known. None for a proven one."""
     evidence: tuple[str, ...] = ()
     """What was read in it, and fits: its name, version and requirements, its face, GPU code, torch's symbols."""
-    size: int = 0
-    """Bytes that it had when it was looked into."""
+    path: Path | None = None
+    """Where it was looked into: what is proven is what is installed."""
 
 
 class Search(Struct, frozen=True):

@@ -1,17 +1,21 @@
 """Finds the wheel of a package for an environment: every index listed, every name judged, the best opened until one is proven."""
 
 import re
+import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
 from splatfix.binaries import BinaryError
-from splatfix.binaries._bytes import Reader, opened
+from splatfix.binaries._bytes import opened
 from splatfix.context import Context
 from splatfix.core.errors import Exit, Rejected, SplatfixError
+from splatfix.core.files import write_bytes
+from splatfix.core.reading import read_blocks
+from splatfix.core.scratch import process_folder
 from splatfix.facts import packages_in, read_package
 from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.wheel_indexes import WheelIndex
@@ -20,7 +24,7 @@ from splatfix.wheels.contents import prove_found
 from splatfix.wheels.listing import may_list, wheels_in
 from splatfix.wheels.model import Candidate, Link, Search, Wanted
 from splatfix.wheels.names import objection_to_name, parse_name, preference
-from splatfix.wheels.web import RemoteFile, Web, WebError
+from splatfix.wheels.web import Web, WebError
 
 _NAME = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:==([\w.!+-]+))?")
 _MOST_OPENED = 6
@@ -32,7 +36,7 @@ _DAMAGED = (BinaryError, ValueError, ArithmeticError, LookupError, RecursionErro
 
 
 class Finder(Struct, frozen=True):
-    """Looks for the wheel of a package, and fetches what it found."""
+    """Looks for the wheel of a package, and hands over what it found."""
 
     wanted: Wanted
     context: Context
@@ -56,27 +60,14 @@ class Finder(Struct, frozen=True):
         return Search(name, tuple(self.judged(links)), tuple(unanswered), asked)
 
     def fetch(self, found: Candidate, folder: Path) -> Path:
-        """Fetch the wheel that was found, and prove it again: a server may send other bytes than to whoever looked into it.
+        """Put the wheel that was found, and proven as it is, into a folder.
 
         Raises:
-            SplatfixError: ``wheel-not-fetched``, ``another-wheel``.
+            SplatfixError: ``cannot-write``.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        wheel, index = found.link.wheel, found.link.index
-        path = folder / wheel
-        try:
-            self.web.save(found.link.address, path, found.link.digest, found.size)
-        except WebError as error:
-            raise SplatfixError.of(
-                "wheels.wheel-not-fetched", wheel=wheel, index=index, reason=error
-            ) from error
-        came = self.opened(Link(wheel, str(path), index, ""))
-        if came.rejected is None and came.evidence == found.evidence:
-            return path
-        path.unlink()
-        differs = ", ".join(sorted({*came.evidence} ^ {*found.evidence}))
-        reason = came.rejected.what if came.rejected else f"only one of the two says {differs}"
-        raise SplatfixError.of("wheels.another-wheel", wheel=wheel, index=index, reason=reason)
+        assert found.path is not None
+        write_bytes(folder / found.link.wheel, read_blocks(found.path))
+        return folder / found.link.wheel
 
     def judged(self, links: Sequence[Link]) -> list[Candidate]:
         """Return the proven one first, then those that may do, then the others as they were listed."""
@@ -100,25 +91,27 @@ class Finder(Struct, frozen=True):
         return sorted(looked_into, key=_is_unfit) + others
 
     def opened(self, link: Link) -> Candidate:
-        """Look into a wheel."""
-        with ExitStack() as stack:
-            try:
-                if "://" in link.address:
-                    reader = Reader(RemoteFile(self.web, link.address))
-                else:
-                    reader = stack.enter_context(opened(link.address))
-                version = link.wheel.split("-")[1]
+        """Look into a wheel, which is fetched where an address lists it."""
+        path = Path(link.address)
+        try:
+            if "://" in link.address:
+                path = Path(tempfile.mkdtemp(dir=process_folder()), link.wheel)
+                self.web.save(link.address, path, link.digest)
+            version = link.wheel.split("-")[1]
+            with opened(path) as reader:
                 evidence = prove_found(reader, self.wanted, self.context, self.torch, version)
-                return Candidate(link, None, evidence, reader.size)
-            except SplatfixError as error:
-                # a clause, in which some is the stranger's own text
-                what = error.what.rstrip(".")[:_LONGEST]
-                return Candidate(link, Rejected(code=error.code, what=what, exit_code=error.exit_code))
-            except WebError as error:
-                return Candidate(link, Rejected.of("wheels.unreachable", reason=error))
-            except _DAMAGED as error:
-                reason = str(error)[:_LONGEST] or type(error).__name__
-                return Candidate(link, Rejected.of("wheels.damaged", reason=reason))
+            return Candidate(link, None, evidence, path)
+        except SplatfixError as error:
+            # a clause, in which some is the stranger's own text
+            what = error.what.rstrip(".")[:_LONGEST]
+            rejected = Rejected(code=error.code, what=what, exit_code=error.exit_code)
+        except WebError as error:
+            rejected = Rejected.of("wheels.unreachable", reason=error)
+        except _DAMAGED as error:
+            rejected = Rejected.of("wheels.damaged", reason=str(error)[:_LONGEST] or type(error).__name__)
+        if path != Path(link.address):
+            path.unlink(missing_ok=True)
+        return Candidate(link, rejected)
 
 
 def _is_unfit(candidate: Candidate) -> bool:

@@ -4,7 +4,7 @@ import hashlib
 import http.client
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,23 +18,14 @@ from urllib.request import (
     build_opener,
 )
 
-from splatfix.core.reading import read_blocks
-
 MOST_PAGE = 32 << 20
 """Bytes of a page. The largest lists of wheels have some three MiB."""
-MOST_WHOLE = 64 << 20
-"""Bytes of a file that is fetched whole, from a server without ranges, only to be looked at."""
-MOST_FETCHED = 1 << 30
-"""Bytes that are read of one wheel to judge it."""
+MOST_FETCHED = 4 << 30
+"""Bytes of a wheel. The largest have some three GiB."""
 _DOWNLOAD_TIMEOUT = 3600.0
-_BLOCK = 1 << 17
-_MOST_BLOCKS = 64
-"""In one request; what is read in order is asked for in ever longer parts."""
-_KEPT = MOST_WHOLE // _BLOCK
 _LONGEST_REASON = 300
 """Signs of what is said of a page or wheel: some of it is the stranger's own text."""
 _CHUNK = 1 << 16
-_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
 _LOOPBACK = re.compile(r"localhost|127(\.\d+){1,3}|::1")
 _GONE = (404, 410)
 
@@ -107,8 +98,8 @@ class Web:
         Raises:
             WebError: with the reason.
         """
-        with self.opened(address, {"Accept": "text/html"}) as response:
-            return response.url, b"".join(self.blocks(response, MOST_PAGE)).decode("utf-8", "replace")
+        with self._opened(address, "text/html") as response:
+            return response.url, b"".join(self._blocks(response, MOST_PAGE)).decode("utf-8", "replace")
 
     def reach(self, address: str) -> None:
         """Ask for a file, and read nothing of it.
@@ -116,51 +107,40 @@ class Web:
         Raises:
             WebError: with the reason why it cannot be had.
         """
-        with self.opened(address):
+        with self._opened(address):
             pass
 
-    def save(self, address: str, path: Path, digest: str = "", most: int = MOST_FETCHED) -> None:
-        """Fetch a whole file of ``most`` bytes, or copy one of this machine, and compare it with a digest (``sha256=9f86...``).
+    def save(self, address: str, path: Path, digest: str = "") -> None:
+        """Fetch a whole file, and compare it with a digest (``sha256=9f86...``).
 
         Raises:
             WebError: with the reason; nothing is then left of it.
         """
         algorithm, _, expected = digest.partition("=")
         made = hashlib.new(algorithm or "sha256", usedforsecurity=False)
-
-        def blocks() -> Iterator[bytes]:
-            if "://" not in address:
-                yield from read_blocks(address)
-                return
-            with self.opened(address, of_search=False) as response:
-                yield from self.blocks(response, most, _DOWNLOAD_TIMEOUT)
-
+        started = time.monotonic()
         try:
-            with path.open("wb") as file:
-                for block in blocks():
+            with self._opened(address, of_search=False) as response, path.open("wb") as file:
+                for block in self._blocks(response, MOST_FETCHED, _DOWNLOAD_TIMEOUT):
                     made.update(block)
                     file.write(block)
             if expected and made.hexdigest() != expected:
                 raise WebError(f"its {algorithm} is {made.hexdigest()}, and its index says {expected}")
-        except (WebError, OSError) as error:
+        except WebError:
             path.unlink(missing_ok=True)
-            raise error if isinstance(error, WebError) else WebError(_words(error)) from error
+            raise
+        finally:
+            self._until += time.monotonic() - started  # that was no looking around
 
     @contextmanager
-    def opened(
-        self, address: str, headers: Mapping[str, str] | None = None, *, of_search: bool = True
-    ) -> Iterator[Any]:
-        """Ask for something, and read its answer in a ``with`` block.
-
-        Raises:
-            WebError: with the reason why it cannot be had.
-        """
+    def _opened(self, address: str, accept: str = "*/*", *, of_search: bool = True) -> Iterator[Any]:
+        """Ask for something, and read its answer in a ``with`` block; as :meth:`page` raises."""
         self.refuse(address)
         if of_search and time.monotonic() >= self._until:
             raise WebError(f"it was not asked: the search took longer than {self.search:.0f} s")
-        asked = {"User-Agent": "splatfix", "Accept-Encoding": "identity", **(headers or {})}
+        headers = {"User-Agent": "splatfix", "Accept-Encoding": "identity", "Accept": accept}
         try:
-            with self._opener.open(Request(address, headers=asked), timeout=self.timeout) as response:
+            with self._opener.open(Request(address, headers=headers), timeout=self.timeout) as response:
                 yield response
         except HTTPError as error:
             error.close()
@@ -185,7 +165,7 @@ class Web:
         if reason:
             raise WebError(reason)
 
-    def blocks(self, response: Any, most: int, seconds: float = 0.0) -> Iterator[bytes]:
+    def _blocks(self, response: Any, most: int, seconds: float = 0.0) -> Iterator[bytes]:
         """Read an answer of ``most`` bytes to its end, in ``seconds``, or as long as one answer of a search may take."""
         size, now = 0, time.monotonic()
         end = now + seconds if seconds else min(now + self.deadline, self._until)
@@ -234,76 +214,3 @@ def _words(error: object) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(getattr(error, "strerror", "") or error or type(error).__name__)
-
-
-class RemoteFile:
-    """A file on a web server, of which the parts that are looked at are fetched: a buffer for `splatfix.binaries`."""
-
-    def __init__(self, web: Web, address: str) -> None:
-        """Ask for its first bytes, which tell its length.
-
-        Raises:
-            WebError: here and wherever a part is looked at.
-        """
-        self._web, self._address = web, address
-        self._blocks: dict[int, bytes] = {}
-        self._next, self._ahead = 0, 1
-        self._fetched, self._total = 0, 0
-        self._fetch(0, 1)
-
-    def __len__(self) -> int:
-        return self._total
-
-    def __getitem__(self, part: slice) -> bytes:
-        start, stop, _ = part.indices(self._total)
-        numbers = range(start // _BLOCK, -(-stop // _BLOCK)) if start < stop else range(0)
-        data = []
-        for number in numbers:
-            if number not in self._blocks:
-                # all that is looked at comes in one request, and more where blocks are read in order
-                self._ahead = self._ahead * 2 if number == self._next else 1
-                self._fetch(number, min(max(numbers[-1] - number + 1, self._ahead), _MOST_BLOCKS))
-            data.append(self._blocks[number])
-        begin = start % _BLOCK
-        return b"".join(data)[begin : begin + max(stop - start, 0)]
-
-    def find(self, needle: bytes, start: int, end: int) -> int:
-        """Return the offset of the first ``needle`` inside [start, end), or -1."""
-        while start < end:
-            at = self[start : min(end, start + _BLOCK + len(needle) - 1)].find(needle)
-            if at >= 0:
-                return start + at
-            start += _BLOCK
-        return -1
-
-    def _fetch(self, number: int, count: int) -> None:
-        """Fetch so many blocks, or all of them where the server sends no parts; those fetched first are forgotten."""
-        start, last = number * _BLOCK, (number + count) * _BLOCK - 1
-        with self._web.opened(self._address, {"Range": f"bytes={start}-{last}"}) as response:
-            if response.status == 206:
-                stated = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-                if stated is None:
-                    raise WebError("its server does not say which part it sends")
-                first, end, total = map(int, stated.groups())
-                data = b"".join(self._web.blocks(response, count * _BLOCK))
-                if (first, end, len(data)) != (start, min(last, total - 1), end - first + 1):
-                    sent = f"sends {len(data)} bytes as bytes {first} to {end} of {total}"
-                    raise WebError(f"its server {sent}, and was asked for {start} to {last}")
-            elif (response.length or 0) > MOST_WHOLE:
-                whole = f"more than {MOST_WHOLE >> 20} MiB of it would have to be fetched"
-                raise WebError(f"its server sends no parts, and {whole}")
-            else:
-                data = b"".join(self._web.blocks(response, MOST_WHOLE))
-                number, total = 0, len(data)
-        self._total = self._total or total
-        if total != self._total:
-            raise WebError(f"its length changes from {self._total} to {total} bytes")
-        self._fetched += len(data)
-        if self._fetched > MOST_FETCHED:
-            raise WebError(f"more than {MOST_FETCHED >> 20} MiB would have to be read to judge it")
-        for offset in range(0, len(data), _BLOCK):
-            self._blocks[number] = data[offset : offset + _BLOCK]
-            number += 1
-        self._next = number
-        for oldest in list(self._blocks)[:-_KEPT]:
-            del self._blocks[oldest]
