@@ -162,7 +162,7 @@ def search(wanted: Wanted, index: str | WheelIndex, context: Context, web: Web |
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder with ranges; ``?fault=NAME`` behind an address, or ``server.fault``, makes it misbehave."""
+    """Serves a folder; ``server.fault`` makes it misbehave."""
 
     protocol_version = "HTTP/1.1"
 
@@ -185,50 +185,20 @@ class Handler(SimpleHTTPRequestHandler):
         data, fault = path.read_bytes(), ""
         if path.suffix == ".whl" or server.everything:
             fault = server.fault
-        stated = self.headers.get("Range")
-        server.requests.append((parts.path, stated or ""))
+        server.requests.append(parts.path)
         if server.login and self.headers.get("Authorization") != server.login:
             self.send_error(401)
-            return
-        if fault == "two-faced" and stated is None:
-            data = server.other.read_bytes()
-        if fault == "status":
+        elif fault == "status":
             self.send_error(503)
-            return
-        if fault in ("elsewhere", "here"):
+        elif fault in ("elsewhere", "here"):
             self.send_response(302)
             place = "https://127.0.0.1:1" if fault == "here" else "http://wheels.example"
             self.send_header("Location", f"{place}/x.whl")
             self.send_header("Content-Length", "0")
             self.end_headers()
-            return
-        if stated is None or fault in ("no-ranges", "no-ranges-huge"):
+        else:
             self.send_response(200)
-            length = {"no-ranges-huge": 10 << 30, "cut-off": len(data) + 100}.get(fault, len(data))
-            self._send(data, length, fault)
-            return
-        first, last = (int(number) for number in stated.removeprefix("bytes=").split("-"))
-        last = min(last, len(data) - 1)
-        if first >= len(data):
-            self.send_error(416)
-            return
-        totals = {
-            "longer": len(data) + 4096,
-            "shorter": len(data) - 300,
-            "endless": 1 << 50,
-            "2**70": 1 << 70,
-        }
-        total = totals.get(fault, len(data))
-        if fault == "changing":
-            total += len(server.requests)
-        part = data[first : last + 1]
-        if fault == "other-part":
-            first, last = first + 1, last + 1
-        self.send_response(206)
-        if fault != "unstated":
-            digits = "9" * 5000 if fault == "digits" else ""
-            self.send_header("Content-Range", f"bytes {first}-{last}/{total}{digits}")
-        self._send(part, len(part) + (100 if fault == "cut-off" else 0), fault)
+            self._send(data, len(data) + 100 * (fault == "cut-off"), fault)
 
     def _send(self, data: bytes, length: int, fault: str) -> None:
         self.send_header("Content-Length", str(length))
@@ -242,7 +212,7 @@ class Handler(SimpleHTTPRequestHandler):
             time.sleep(3)
         else:
             self.wfile.write(data)
-        if fault in ("cut-off", "silent", "no-ranges-huge"):
+        if fault in ("cut-off", "silent"):
             self.close_connection = True
 
 
@@ -251,12 +221,10 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     fault = ""
-    requests: list[tuple[str, str]]
-    """(path, Range header) of each."""
+    requests: list[str]
+    """The path of each."""
     login = ""
     """The header without which it answers nothing."""
-    other: Path
-    """What it sends to whoever asks for a whole wheel, where it is two-faced."""
     absent = 404
     """What it answers for what is not there."""
     software = "Python"
