@@ -14,14 +14,9 @@ from splatfix.model import Considered
 from splatfix.model.steps import FetchWheel
 from splatfix.plan import Request
 from splatfix.plan.checkout import read_sources
-from splatfix.wheels import (
-    Finder,
-    Search,
-    chosen_indexes,
-    is_name,
-    wanted_by_name,
-    wanted_by_source,
-)
+from splatfix.wheels.listing import chosen_indexes
+from splatfix.wheels.model import Search
+from splatfix.wheels.search import Finder, is_name, wanted_by_name, wanted_by_source
 from splatfix.wheels.web import Web
 
 

@@ -21,7 +21,9 @@ from msgspec.structs import replace
 from splatfix.context import Context, make_context
 from splatfix.knowledge.wheel_indexes import WheelIndex
 from splatfix.model import Fact, Torch
-from splatfix.wheels import Finder, Search, Wanted, chosen_indexes
+from splatfix.wheels.listing import chosen_indexes
+from splatfix.wheels.model import Search, Wanted
+from splatfix.wheels.search import Finder
 from splatfix.wheels.web import Web
 from tests.archs import goal
 from tests.binaries.forge_elf import ElfForge

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import Exit
-from splatfix.wheels import Search, chosen_indexes, wanted_by_name
 from splatfix.wheels import web as web_module
-from splatfix.wheels.listing import links_of
-from splatfix.wheels.model import Link
+from splatfix.wheels.listing import chosen_indexes, links_of
+from splatfix.wheels.model import Link, Search
 from splatfix.wheels.names import parse_name
+from splatfix.wheels.search import wanted_by_name
 from splatfix.wheels.web import Web, WebError, refused_address
 from tests.files import put
 from tests.plan.machines import refused
