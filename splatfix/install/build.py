@@ -22,7 +22,7 @@ from splatfix.install.ask import ask_setup, contradiction
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
 from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
-from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
+from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, versions_of, wheel_key
 from splatfix.install.wheels import add_manifest
 from splatfix.model import Facts
 from splatfix.model.inquiry import Inquiry
@@ -76,13 +76,12 @@ class Builder(Struct):
                 ``no-scratch``, ``cannot-write``; as :func:`contradiction`.
         """
         step = self.step
-        built_with, places = versions_of(self.facts, step), places_of(self.facts)
         context = make_context(self.facts)
         with scratch_folder(source=step.source) as scratch:
             self.tell("copying the source")
             scratch = copy_to_build(step, scratch)
             source = read_source(scratch.source)
-            identity = identity_of(step, built_with, source.reads, places)
+            identity = identity_of(step, self.facts, source.reads)
             key = wheel_key(scratch.copy, identity) if self.cache else ""
             if self.cache and (kept := self.cache.take(key, self.wheels)):
                 return Built(kept, True, scratch.left_out)
@@ -100,10 +99,10 @@ class Builder(Struct):
                 cause = self._run_pip(scratch, variables, inquiry)
             if cause:
                 raise self._failure(cause)
-            made = self._take_wheel(scratch, built_with)
+            made = self._take_wheel(scratch)
         # a variable that it reads by a computed name, and that is set, is not in the key
         reads = (*source.reads, *inquiry.answer.reads)
-        if self.cache and identity == identity_of(step, built_with, reads, places):
+        if self.cache and identity == identity_of(step, self.facts, reads):
             self.cache.put(key, made, identity, origin_of(Path(step.source)))
         return Built(made, False, scratch.left_out)
 
@@ -189,7 +188,7 @@ class Builder(Struct):
             done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", ""), step, scratch
         )
 
-    def _take_wheel(self, scratch: Scratch, built_with: Mapping[str, str]) -> Path:
+    def _take_wheel(self, scratch: Scratch) -> Path:
         made = sorted(scratch.wheels.glob("*.whl"))
         if len(made) != 1:
             raise SplatfixError.of(
@@ -199,7 +198,7 @@ class Builder(Struct):
             "source": self.step.source,
             "targets": [arch.sm for arch in self.step.targets],
             "variables": dict(self.step.variables),
-            "built_with": dict(built_with),
+            "built_with": versions_of(self.facts, self.step),
             "edits": [edit.rule for edit in self.step.edits],
         }
         if self.step.cuda_mismatch:

@@ -168,17 +168,14 @@ def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
     return state.hexdigest()[:32]
 
 
-def identity_of(
-    step: BuildWheel,
-    built_with: Mapping[str, str],
-    reads: Iterable[str] = (),
-    places: Mapping[str, str] | None = None,
-) -> dict[str, str]:
+def identity_of(step: BuildWheel, facts: Facts, reads: Iterable[str] = ()) -> dict[str, str]:
     """Return everything beside the source's bytes that decides what comes out of a build.
+
+    What lies in folders of the environment counts by its version, not by where this one environment has it: words stand for
+    their paths.
 
     Args:
         reads: variables that the source's setup.py reads, such as gsplat's ``WITH_SYMBOLS``.
-        places: see :func:`places_of`.
     """
     ignored = set(_WITHOUT_EFFECT.split())
     inherited = {*_FLAG_VARIABLES.split(), *reads} - ignored - set(step.unset)
@@ -186,32 +183,21 @@ def identity_of(
     if step.repository:
         identity["folder"] = os.path.relpath(step.source, step.repository)
     identity |= {"splatfix": __version__, "mismatch": step.cuda_mismatch}
-    identity |= built_with
+    identity |= versions_of(facts, step)
     # a login in such a variable belongs in no file
     identity |= redacted({name: os.environ[name] for name in sorted(inherited) if name in os.environ})
     identity |= {name: value for name, value in step.variables.items() if name not in ignored}
-
-    def without_places(text: str) -> str:
-        for folder, word in (places or {}).items():
-            # whole names only: /envs/one is no part of /envs/one-more
-            text = re.sub(rf"{re.escape(folder)}(?![^/\\:;\s])", word, text)
-        return text
-
-    return {without_places(name): without_places(value) for name, value in identity.items()}
-
-
-def places_of(facts: Facts) -> dict[str, str]:
-    """Return folders of the target environment, each with the word that stands for it in an identity.
-
-    What lies in them counts by its version (see :func:`versions_of`), not by where this one environment has it.
-    """
-    folders: dict[str, str] = {}
+    places: dict[str, str] = {}
     # the longest first: site-packages lies in the environment
     if torch := facts.environment.torch.value:
-        folders[str(PurePath(torch.folder).parent)] = "<site-packages>"
+        places[str(PurePath(torch.folder).parent)] = "<site-packages>"
     if interpreter := facts.environment.interpreter.value:
-        folders[interpreter.prefix] = "<environment>"
-    return folders
+        places[interpreter.prefix] = "<environment>"
+    for folder, word in places.items():
+        # whole names only: /envs/one is no part of /envs/one-more
+        whole = re.compile(rf"{re.escape(folder)}(?![^/\\:;\s])")
+        identity = {whole.sub(word, name): whole.sub(word, value) for name, value in identity.items()}
+    return identity
 
 
 def versions_of(facts: Facts, step: BuildWheel) -> dict[str, str]:
