@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import socket
 import threading
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -194,8 +193,7 @@ class Handler(SimpleHTTPRequestHandler):
             self.send_error(503)
         elif fault in ("elsewhere", "here"):
             self.send_response(302)
-            place = "https://127.0.0.1:1" if fault == "here" else "http://wheels.example"
-            self.send_header("Location", f"{place}/x.whl")
+            self.send_header("Location", "https://127.0.0.1:1/x.whl" if fault == "here" else server.place)
             self.send_header("Content-Length", "0")
             self.end_headers()
         else:
@@ -227,6 +225,8 @@ class Server(ThreadingHTTPServer):
     """The path of each."""
     login = ""
     """The header without which it answers nothing."""
+    place = "http://wheels.example/x.whl"
+    """Where it leads to with the fault ``elsewhere``."""
     absent = 404
     """What it answers for what is not there."""
     software = "Python"
@@ -251,25 +251,3 @@ def serving(folder: Path) -> Iterator[Server]:
         yield server
         server.shutdown()
         thread.join()
-
-
-@contextmanager
-def answering(begin: bytes, then: bytes, pause: float) -> Iterator[str]:
-    """The address of a server that answers so, and says its last words again and again."""
-
-    def answer(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.recv(1 << 16)
-            connection.sendall(begin)
-            while True:
-                connection.sendall(then)
-                time.sleep(pause)
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"

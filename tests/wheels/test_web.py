@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from splatfix.wheels.web import Web, WebError, refused_address
 from tests.files import put
 from tests.plan.machines import refused
 
-from .forge import Server, answering, context_of, search, serving, torch_in, write_page, write_wheel
+from .forge import Server, context_of, search, serving, torch_in, write_page, write_wheel
 
 WHEEL = "fused_ssim-1.0.0+cu128torch2.8-cp311-cp311-linux_x86_64.whl"
 
@@ -97,25 +96,11 @@ def test_nobody_there(tmp_path: Path) -> None:
     assert answer.exit_code is Exit.UNDETERMINED and "refused" in answer.unanswered[0].why.lower()
 
 
-HEAD = b"HTTP/1.1 200 OK\r\n"
-CHUNKS = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    ("begin", "then", "pause", "words"),
-    [
-        (HEAD, b"A: b\r\n", 0, "got more than 100 headers"),
-        (HEAD + b"A: ", b"b" * 4096, 0, "got more than 65536 bytes"),
-        (CHUNKS + b"1;", b"x" * 4096, 0, "got more than 65536 bytes"),
-        (HEAD + b"\r\n", b"x", 0.05, "it is too slow"),
-        (CHUNKS, b"1;x\r\na\r\n", 0.05, "it is too slow"),
-    ],
-)
-def test_an_answer_without_end(begin: bytes, then: bytes, pause: float, words: str) -> None:
-    started = time.monotonic()
-    with answering(begin, then, pause) as address, pytest.raises(WebError, match=words):
-        Web([address], timeout=1, deadline=1).page(address)
-    assert time.monotonic() - started < 3
+def test_a_page_has_a_deadline_however_often_something_comes(server: Server, tmp_path: Path) -> None:
+    put(tmp_path / "served", {"index.html": "x" * 2000})
+    server.fault, server.everything = "slow", True
+    with pytest.raises(WebError, match="it is too slow: not at its end after 1 s"):
+        Web([server.address], timeout=1, deadline=1).page(server.address + "/")
 
 
 def test_a_search_has_one_deadline() -> None:
@@ -156,12 +141,14 @@ def test_a_login_goes_to_its_own_host_alone(
     assert web.page(f"{server.address}/private/")[1] == "ours"
     with pytest.raises(WebError, match="status 401: it asks for a login"):
         Web([server.address]).page(f"{server.address}/private/")
-    redirect = b"HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: "
-    with answering(redirect + f"{server.address}/private/\r\n\r\n".encode(), b"", 1) as address:
+    with pytest.raises(WebError, match="holds a login"):
+        web.page(named)
+    with serving(tmp_path / "served") as other:
+        other.fault, other.everything, other.place = "elsewhere", True, f"{server.address}/private/"
         with pytest.raises(WebError, match="status 401"):
-            Web([address.replace("://", "://u:s3cret@"), server.address]).page(address)
-        with pytest.raises(WebError, match="holds a login"):
-            web.page(named)
+            Web([other.address.replace("://", "://u:s3cret@"), server.address]).page(
+                f"{other.address}/private/"
+            )
     assert "s3cret" not in str(asked_for)
     assert "s3cret" not in refused(chosen_indexes, (f"{named.replace('s3', 's/3')}/x",)).what
 
@@ -223,14 +210,9 @@ def test_a_page_cannot_lead_to_files_of_this_machine(server: Server, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("left_out", "code", "reason"),
-    [
-        ("METADATA", "damaged", "0 METADATA"),
-        ("_C.cpython", "no-gpu-code", "it holds no compiled library"),
-        ("__init__.py", "wrong-face", "it has no package"),
-    ],
+    ("left_out", "reason"), [("METADATA", "0 METADATA"), ("__init__.py", "it has no package")]
 )
-def test_what_a_wheel_must_hold(tmp_path: Path, left_out: str, code: str, reason: str) -> None:
+def test_what_a_wheel_must_hold(tmp_path: Path, left_out: str, reason: str) -> None:
     name = "diff_gaussian_rasterization-0.0.0-cp311-cp311-linux_x86_64.whl"
     whole = write_wheel(tmp_path / "whole", name, variant="inria-v1")
     (tmp_path / "less").mkdir()
@@ -239,7 +221,5 @@ def test_what_a_wheel_must_hold(tmp_path: Path, left_out: str, code: str, reason
             if left_out not in member:
                 less.writestr(member, archive.read(member))
     context = context_of(torch_in(tmp_path / "torch"))
-    answer = search(wanted_by_name("inria-v1"), str(tmp_path / "less"), context)
-    (candidate,) = answer.candidates
-    assert candidate.rejected and candidate.rejected.code == code, candidate
-    assert reason in candidate.rejected.what
+    (rejected,) = search(wanted_by_name("inria-v1"), str(tmp_path / "less"), context).rejected
+    assert reason in rejected.why
