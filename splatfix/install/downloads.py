@@ -21,6 +21,7 @@ from splatfix.core.reading import read_text
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
+from splatfix.core.toml import parse_toml
 from splatfix.install.environment import Environment, open_environment
 from splatfix.install.trust import distrust, private_cache
 from splatfix.knowledge.toolkits import known_digest
@@ -30,17 +31,7 @@ from splatfix.wheels.listing import save_listed
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.
 _UNSET = {"PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_ROOT", "PIP_NO_INDEX", "PIP_REQUIRE_VIRTUALENV"}
-# What a build takes of a toolkit at the least; see facts.toolkits.NEEDED_HEADERS.
-_NEEDED = """
-    bin/nvcc bin/ptxas lib/libcudart.so
-    include/cuda_runtime.h include/cublas_v2.h include/cusparse.h include/cusolverDn.h
-    include/cccl/cub/cub.cuh include/cccl/thrust/device_vector.h
-"""
-_PROBE = """#include <cub/block/block_reduce.cuh>
-#include <cuda_runtime.h>
-__global__ void twice(float *values) { values[threadIdx.x] *= 2; }
-extern "C" int run() { twice<<<1, 32>>>(nullptr); return (int)cudaGetLastError(); }
-"""
+_PROBE = parse_toml(Path(__file__).with_name("toolkit_probe.toml").read_text(encoding="utf-8"))
 _MOST_UNPACKED = 256 << 20
 # Its wheel is py3-none-any and compiles at the first import; its sdist carries setup.py, all CUDA sources and glm.
 FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
@@ -150,14 +141,12 @@ def _last_error(completed: Completed) -> str:
 
 def _check_toolkit(root: Path, pip: Pip, folder: Path) -> None:
     """Check that every file that builds need is there, and that a kernel compiles and links as torch links."""
-    lacking = [name for name in _NEEDED.split() if not (root / name).exists()]
+    lacking = [name for name in _PROBE["needed"] if not (root / name).exists()]
     if lacking:
         raise _not_provided(f"the wheels left out {', '.join(lacking)}", pip)
     folder.mkdir()
-    (folder / "probe.cu").write_text(_PROBE)
-    # sm_90: nvcc knows it since CUDA 11.8, which is older than any toolkit in wheels
-    options = ("-arch=sm_90", "-Xcompiler", "-fPIC", "-shared", "-cudart", "shared", f"-L{root / 'lib'}")
-    argv = [str(root / "bin" / "nvcc"), *options, "probe.cu", "-lcudart", "-o", "probe.so"]
+    (folder / "probe.cu").write_text(_PROBE["source"])
+    argv = [str(root / "bin" / "nvcc"), f"-L{root / 'lib'}", *_PROBE["options"]]
     completed = pip.runner.run(argv, timeout=300.0, cwd=folder, log=pip.log)
     if not completed.ok:
         output = (completed.stderr or completed.stdout).strip() or completed.why()

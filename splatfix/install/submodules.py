@@ -19,6 +19,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
+from splatfix.core.toml import parse_toml
 from splatfix.facts import is_empty, read_submodules
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.outcome import FetchedSubmodule
@@ -28,28 +29,8 @@ _TIMEOUT = 3600.0
 """Seconds for one call of git; one that stands still for a minute ends by itself."""
 _MOST = 100
 """Submodules of one checkout, in one another."""
-_KEPT = ("GIT_SSL_", "GIT_HTTP_", "GIT_SSH", "GIT_CONFIG_")
-"""Beginnings of the variables of git that a person may have set for every repository; the others are about one."""
 PROTOCOLS = ("https", "ssh")
-_SETTINGS = {
-    # a person's own hooks, of ~/.gitconfig, would run for a stranger's repository
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",
-    "core.askPass": "",
-    "credential.interactive": "false",
-    "submodule.recurse": "false",
-    "http.lowSpeedLimit": "1000",
-    "http.lowSpeedTime": "60",
-    # the address ext::COMMAND in a .gitmodules would run that command
-    "protocol.allow": "never",
-}
-_NO_QUESTIONS = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "SSH_ASKPASS_REQUIRE": "never",
-    "GCM_INTERACTIVE": "never",
-    "GIT_LFS_SKIP_SMUDGE": "1",
-    "LC_ALL": "C",  # its progress and errors are read by their English words
-}
+_GIT = parse_toml(Path(__file__).with_name("git.toml").read_text(encoding="utf-8"))
 
 
 def wanted_submodules(folder: Path) -> tuple[Needed, ...]:
@@ -175,25 +156,19 @@ class _Git(Struct):
 
         self.tell(path)
         argv = ["git"]
-        for name, value in {
-            **_SETTINGS,
-            **{f"protocol.{name}.allow": "always" for name in self.protocols},
-        }.items():
+        settings = _GIT["settings"] | {f"protocol.{name}.allow": "always" for name in self.protocols}
+        for name, value in settings.items():
             argv += ["-c", f"{name}={value}"]
-        return self.runner.run([*argv, *arguments], timeout=_TIMEOUT, env=_variables(), on_line=line)
-
-
-def _variables() -> dict[str, str]:
-    kept: dict[str, str] = {}
-    for name, value in os.environ.items():
-        # a window that asks for a password would wait for ever in a script; the others are about one repository
-        if name != "SSH_ASKPASS" and (name.startswith(_KEPT) or not name.startswith("GIT_")):
-            kept[name] = value
-    return {
-        **kept,
-        **_NO_QUESTIONS,
-        "GIT_SSH_COMMAND": f"{kept.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes",
-    }
+        kept: dict[str, str] = {}
+        for name, value in os.environ.items():
+            # a window that asks for a password would wait for ever in a script
+            if name != "SSH_ASKPASS" and (
+                name.startswith(tuple(_GIT["kept"])) or not name.startswith("GIT_")
+            ):
+                kept[name] = value
+        ssh = f"{kept.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes"
+        variables = {**kept, **_GIT["variables"], "GIT_SSH_COMMAND": ssh}
+        return self.runner.run([*argv, *arguments], timeout=_TIMEOUT, env=variables, on_line=line)
 
 
 def _failure(completed: Completed) -> str:

@@ -19,6 +19,7 @@ from splatfix.core.files import read_json, remove, write_bytes, write_json
 from splatfix.core.redact import redacted
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
+from splatfix.core.toml import parse_toml
 from splatfix.core.words import counted
 from splatfix.facts import commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
@@ -26,18 +27,7 @@ from splatfix.install.trust import distrust, make_private
 from splatfix.model import Facts
 from splatfix.model.steps import BuildWheel
 
-# Variables of the user that reach the compilers, whatever the source: of setuptools, gcc, nvcc, CMake.
-_FLAG_VARIABLES = """
-    CC CXX LDSHARED ARCHFLAGS CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CUDAFLAGS CMAKE_ARGS DEBUG
-    CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH LD_RUN_PATH
-    NVCC_FLAGS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS NVCC_CCBIN
-"""
-# Variables that change how fast a wheel is made, and not what is in it; the last line is about places on this machine.
-_WITHOUT_EFFECT = """
-    MAX_JOBS PYTORCH_NVCC TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES
-    CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER CMAKE_CUDA_COMPILER_LAUNCHER
-    PATH HOME TMPDIR PWD
-"""
+_VARIABLES = parse_toml(Path(__file__).with_name("build_variables.toml").read_text(encoding="utf-8"))
 
 
 class WheelCache:
@@ -177,8 +167,8 @@ def identity_of(step: BuildWheel, facts: Facts, reads: Iterable[str] = ()) -> di
     Args:
         reads: variables that the source's setup.py reads, such as gsplat's ``WITH_SYMBOLS``.
     """
-    ignored = set(_WITHOUT_EFFECT.split())
-    inherited = {*_FLAG_VARIABLES.split(), *reads} - ignored - set(step.unset)
+    ignored = set(_VARIABLES["without_effect"])
+    inherited = {*_VARIABLES["flags"], *reads} - ignored - set(step.unset)
     identity = {"subject": step.subject}
     if step.repository:
         identity["folder"] = os.path.relpath(step.source, step.repository)

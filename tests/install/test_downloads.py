@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, Runner
 from splatfix.install import fetch_source
-from splatfix.install.downloads import _NEEDED, Pip, provide_toolkit
+from splatfix.install.downloads import _PROBE, Pip, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from tests.files import put
@@ -52,7 +52,7 @@ class FakePip(Runner):
             assert {"--require-hashes", "--no-index", "--no-deps"} <= set(argv)
             self.lock = Path(argv[argv.index("--requirement") + 1]).read_text().splitlines()
             root = Path(argv[argv.index("--target") + 1]) / "nvidia" / "cu13"
-            for name in (*_NEEDED.split(), "lib/libcudart.so.13"):
+            for name in (*_PROBE["needed"], "lib/libcudart.so.13"):
                 if name not in (self.without, "lib/libcudart.so"):  # the wheel has the versioned name only
                     put(root, {name: ""})
         else:
