@@ -27,7 +27,7 @@ from splatfix.install.environment import Environment
 from splatfix.install.wheels import add_manifest, write_wheel
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import Dropin
-from splatfix.knowledge.faces import BASE_SETTINGS, SUMS, DeclaredFace, role_of_argument, role_of_setting
+from splatfix.knowledge.faces import BASE_SETTINGS, SUMS, role_of_argument, role_of_setting
 from splatfix.knowledge.stacks import variant
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC"}
 
 _TIMEOUT = 300.0
 """Seconds for all kernels and targets; one module for one GPU takes NVRTC one to three."""
+
+KERNEL_VARIANTS = parse_toml(Path(__file__).with_name("kernel_variants.toml").read_text(encoding="utf-8"))
 
 
 @cache
@@ -80,7 +82,16 @@ def make_dropin_wheel(
         served = json.dumps(dict(dropin.host_releases))
         sources = {dropin.api: _source("hosted", dropin=dropin, releases=served)}
     elif dropin.declared:
-        sources = {dropin.api: _declared_package(dropin.declared)}
+        face = dropin.declared
+        settings = {role_of_setting(name): name for name in face.settings}
+        arguments = {role_of_argument(name): name for name in face.forward}
+        options = [
+            name for name in face.settings if name in BASE_SETTINGS or role_of_setting(name) == "option"
+        ]
+        words = {"face": face, "settings": settings, "arguments": arguments, "options": options}
+        words |= {"role_of": role_of_argument, "sums": SUMS}
+        words["option"], words["instead"] = face.instead
+        sources = {dropin.api: _source("declared", **words)}
         sources[f"{dropin.module}/_C.py"] = _source("compiled-half", module=dropin.module, exports=())
     else:
         row = variant(dropin.serves[0])
@@ -125,36 +136,12 @@ def _kernel(name: str) -> bytes:
         raise SplatfixError.of("install.splatfix-incomplete", path=path, reason=reason) from error
 
 
-def _declared_package(face: DeclaredFace) -> str:
-    """The package of a face that was declared."""
-    option, instead = face.instead
-    return _source(
-        "declared",
-        face=face,
-        options=[
-            name for name in face.settings if name in BASE_SETTINGS or role_of_setting(name) == "option"
-        ],
-        settings={role_of_setting(name): name for name in face.settings},
-        arguments={role_of_argument(name): name for name in face.forward},
-        role_of=role_of_argument,
-        sums=SUMS,
-        option=option,
-        instead=instead,
-    )
-
-
-@cache
-def kernel_variants() -> Mapping[str, list[dict[str, object]]]:
-    """Return the definitions that each CUDA source is compiled with, once each."""
-    return parse_toml(Path(__file__).with_name("kernel_variants.toml").read_text(encoding="utf-8"))
-
-
 def variants_of(dropin: Dropin, source: str) -> list[dict[str, object]]:
     """Return the definitions that a source of a drop-in is compiled with, once each."""
     more: list[dict[str, object]] = []
     if source == "blending.cu" and dropin.gives_used:
         more = [{"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1}]
-    return [*kernel_variants().get(source, [{}]), *more]
+    return [*KERNEL_VARIANTS.get(source, [{}]), *more]
 
 
 def compile_cuda_kernels(

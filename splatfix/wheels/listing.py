@@ -45,12 +45,7 @@ def chosen_indexes(
     indexes = [_named(text) for text in named]
     if not named:
         indexes = [index for index in wheel_indexes() if index.maintained or not maintained]
-    return tuple(index for index in indexes if not (offline and is_remote(index)))
-
-
-def is_remote(index: WheelIndex) -> bool:
-    """Tell whether an index is asked over the network."""
-    return "://" in index.address
+    return tuple(index for index in indexes if not (offline and "://" in index.address))
 
 
 def _named(text: str) -> WheelIndex:
@@ -78,7 +73,7 @@ def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> list[Link
     """
     if not may_list(index, name):
         return []
-    if not is_remote(index):
+    if "://" not in index.address:
         files = sorted(islice(Path(index.address).rglob("*.whl"), _MOST_FILES))
         ours = (path for path in files if _is_of(path.name, name))
         return [Link(path.name, str(path), index.name, path.parent.as_posix()) for path in ours]

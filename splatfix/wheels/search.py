@@ -88,7 +88,9 @@ class Finder(Struct, frozen=True):
             looked_into.append(candidate)
         not_read = Rejected.of("wheels.not-read", most=_MOST_OPENED)
         looked_into += [Candidate(link, not_read) for _, link in fitting[_MOST_OPENED:]]
-        return sorted(looked_into, key=_is_unfit) + others
+        # what may do comes first
+        looked_into.sort(key=lambda item: bool(item.rejected and item.rejected.exit_code is Exit.FAILURE))
+        return [*looked_into, *others]
 
     def opened(self, link: Link) -> Candidate:
         """Look into a wheel, which is fetched where an address lists it."""
@@ -112,10 +114,6 @@ class Finder(Struct, frozen=True):
         if path != Path(link.address):
             path.unlink(missing_ok=True)
         return Candidate(link, rejected)
-
-
-def _is_unfit(candidate: Candidate) -> bool:
-    return candidate.rejected is not None and candidate.rejected.exit_code is Exit.FAILURE
 
 
 def wanted_by_source(source: Source) -> Wanted:

@@ -151,7 +151,9 @@ class Web:
                 reason += ": it asks for a login, which is sent only to the address that was named with it"
             raise WebError(reason, missing=of_s3 or error.code in _GONE) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise WebError(_words(error)) from error
+            cause = error.reason if isinstance(error, URLError) else error
+            words = getattr(cause, "strerror", "") or str(cause) or type(cause).__name__
+            raise WebError("no answer in time" if isinstance(cause, TimeoutError) else words) from error
 
     def refuse(self, address: str) -> None:
         """Refuse an address that is not asked, such as one of this machine that nobody named.
@@ -206,11 +208,3 @@ def _origin(address: str) -> tuple[str, str, int]:
         return parts.scheme, parts.hostname or "", parts.port or {"https": 443}.get(parts.scheme, 80)
     except ValueError:
         return "", "", 0
-
-
-def _words(error: object) -> str:
-    if isinstance(error, URLError):
-        error = error.reason
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return str(getattr(error, "strerror", "") or error or type(error).__name__)
