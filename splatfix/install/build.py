@@ -221,9 +221,13 @@ def _explained(output: str, step: BuildWheel, scratch: Scratch) -> BuildFailure:
         if any(item.path in line for line in lines):
             notes.append(f"{item.path} was not copied for the build ({item.reason}).")
             break
-    for edit in step.edits if cause.kind == "compiler" and lines else ():
-        if named := next((name for name in edit.files if name in lines[0]), ""):
-            notes.append(f"Line numbers of {named} are those after splatfix's edit {edit.rule}.")
+    named = next((name for edit in step.edits for name in edit.files if lines and name in lines[0]), "")
+    if cause.kind == "compiler" and named:
+        copies = [Path(folder, named).read_bytes() for folder in (step.source, scratch.source)]
+        if len({copy.count(b"\n") for copy in copies}) > 1:
+            edits = ", ".join(edit.rule for edit in step.edits if named in edit.files)
+            added = f"edits ({edits}), which added lines"
+            notes.append(f"Line numbers of {named} are those after splatfix's {added}.")
     return replace(cause, lines=lines, meaning=" ".join(filter(None, notes)))
 
 
