@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.install.backup import JournalPaths, make_backup, note_written, read_backup, restore
+from splatfix.install.backup import Places, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
 from splatfix.install.journal import Journal
@@ -29,7 +29,7 @@ def wheel(folder: Path, version: str, files: dict[str, bytes] | None = None) -> 
 
 
 def put_back(target: Environment, folder: Path) -> None:
-    restore(target, read_backup(folder, JournalPaths.of(target)), folder)
+    restore(target, read_backup(folder, Places(target)))
 
 
 def pip_put(item: WheelFile, target: Environment, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
         backup = make_backup(environment, item, tmp_path / "backup")
         with zipfile.ZipFile(item.path) as archive:
             archive.extractall(environment.purelib)
-        note_written(backup, tmp_path / "backup", JournalPaths.of(environment))
+        note_written(environment, backup)
 
     unpack("1.0")
     before = snapshot(environment)
@@ -56,8 +56,8 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
         put_back(environment, tmp_path / "backup")
         assert snapshot(environment) == before
         (environment.purelib / names[0]).write_text("changed since")
-    backup = read_backup(tmp_path / "backup", JournalPaths.of(environment))
-    (kept,) = Undoer(environment, Journal(tmp_path))._later_changes(backup, tmp_path / "backup")
+    backup = read_backup(tmp_path / "backup", Places(environment))
+    (kept,) = Undoer(environment, Journal(tmp_path))._later_changes(backup)
     put(Path(kept.copy).parent, {Path(kept.copy).name: ""})
 
 
@@ -83,7 +83,7 @@ def test_a_damaged_backup_says_what_to_do_and_changes_nothing(
         (folder / "backup.json").unlink()
     else:
         (folder / "backup.json").write_text("{" if damage == "cut short" else '{"subject": 1}')
-    error = refused(read_backup, folder, JournalPaths.of(environment))
+    error = refused(read_backup, folder, Places(environment))
     assert error.code == "backup-damaged" and str(folder) in error.what
     assert str(tmp_path / "journal" / "0003-x.json") in error.todo[1].line()
     assert snapshot(environment) == installed
@@ -102,9 +102,9 @@ def test_what_the_disk_refuses_is_said_and_can_be_done_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", read_only)
-        error = refused(restore, environment, backup, tmp_path / "backup")
+        error = refused(restore, environment, backup)
     assert error.code == "cannot-restore" and "pkg" in error.what
-    restore(environment, backup, tmp_path / "backup")
+    restore(environment, backup)
     assert snapshot(environment) == before
 
 

@@ -10,6 +10,7 @@ from splatfix.core.runner import Completed
 from splatfix.facts import gather
 from splatfix.install import InstallOutcome, Journal, revert
 from splatfix.install.dependencies import Fetcher
+from splatfix.install.downloads import Pip
 from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import write_wheel
@@ -213,23 +214,14 @@ def test_the_torchvision_of_another_torch_is_left_out(
     both = ("torchvision", "plyfile")
     step = InstallDependencies(requirements=both, optional=both)
     installed = [Distribution("torch", torch, "")]
-    log, doing = tmp_path / "pip.log", list[str]().append
-    paths, left_out = Fetcher(step, installed, environment, tmp_path / "to", log, doing).fetch()
+    pip = Pip.of(environment, tmp_path / "pip.log")
+    fetcher = Fetcher(step, installed, pip, tmp_path / "to", list[str]().append)
+    paths = fetcher.fetch()
     assert {wheel.name.split("-")[0] for wheel in paths} == {
         "plyfile",
         *(["torchvision"] if brought else []),
     }
-    assert ["for a CUDA torch" in text for text in left_out] == ([] if brought else [True])
-
-
-def test_an_old_pip_is_told_to_be_upgraded(environment: Environment, needing: Path, offered: Path) -> None:
-    def old(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
-        if "--report" in argv:
-            return Completed(tuple(argv), 2, "", "no such option: --dry-run\n", 0.0)
-        return run()
-
-    error = refused(install, environment, needing, runner=Interposed(old), with_dependencies=True)
-    assert [step.command.argv[-2:] for step in error.todo if step.command] == [("--upgrade", "pip")]
+    assert ["for a CUDA torch" in text for text in fetcher.told] == ([] if brought else [True])
 
 
 def importing(source: Path, module: str) -> Path:

@@ -201,13 +201,13 @@ def test_a_log_that_cannot_be_written_is_what_is_told(
     before, source = snapshot(environment), write_extension(tmp_path / "source")
     with monkeypatch.context() as patch:
 
-        def full(path: Path, document: object) -> None:
+        def full(path: Path, text: str) -> None:
             raise SplatfixError("cannot-write", f"Cannot write {path}: No space left on device.")
 
         def fills_up(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
             if "wheel" not in argv:
                 return run()
-            patch.setattr("splatfix.install.journal.write_json", full)
+            patch.setattr("splatfix.install.journal.write_text", full)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         error = refused(install, environment, source, runner=Interposed(fills_up), afresh=True)
