@@ -47,9 +47,8 @@ class Places:
         """Tell whether writing to a path changes nothing elsewhere, whatever links lie on the way, nor what is splatfix's own."""
         # the last part may be a link: links are replaced and removed, never followed
         parent = _followed(path.parent)
-        if parent.startswith(self._state) or not parent.startswith(self._real):
-            return False
-        return any(map(path.is_relative_to, self._folders.values()))
+        inside = parent.startswith(self._real) and not parent.startswith(self._state)
+        return inside and any(map(path.is_relative_to, self._folders.values()))
 
     def name(self, path: Path) -> str:
         """Return a path as a backup names it: ``<prefix>/lib/python3.11/site-packages/foo.py``."""
@@ -57,11 +56,7 @@ class Places:
         return f"<{at}>/{path.relative_to(folder).as_posix()}"
 
     def path(self, name: str) -> Path:
-        """Return the path of that name in this environment, unless a link has come into it since.
-
-        Raises:
-            OutsidePath: what lies behind the link is not the installation's.
-        """
+        """Return the path of that name here; raises OutsidePath where a link has come into it since."""
         at, _, rest = name.removeprefix("<").partition(">/")
         path = self._folders[at] / rest
         if not self.hold(path):
@@ -142,11 +137,7 @@ class Backup(Struct, frozen=True):
 
 
 def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:
-    """Copy everything that installing ``wheel`` will replace into ``folder``, with ``backup.json`` beside it.
-
-    Raises:
-        SplatfixError: ``cannot-back-up``, ``cannot-write``.
-    """
+    """Copy everything that installing ``wheel`` will replace into ``folder``, with ``backup.json`` beside it."""
     places = Places(environment)
     replaced = find_installed(environment, wheel.name)
     new = wheel.destinations(environment)
@@ -164,9 +155,8 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     if elsewhere:
         raise SplatfixError.of("install.outside-environment", wheel_name=wheel.name, elsewhere=elsewhere[0])
 
-    touched = dict.fromkeys([*(path for path in listed if path not in foreign), *new])
-    for path in new:
-        touched |= dict.fromkeys(bytecode_of(path))
+    touched = [path for path in listed if path not in foreign]
+    touched += [one for path in new for one in (path, *bytecode_of(path))]
     folders = [path for path in _folders(environment, touched) if path.is_dir()]
     will_write = [*new]
     lock = environment.prefix / ".lock"
@@ -175,7 +165,9 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     backup = Backup(
         wheel.name,
         version_before=", ".join(distribution.version for distribution in replaced),
-        saved=_copies(folder, [path for path in touched if path.is_symlink() or path.is_file()]),
+        saved=_copies(
+            folder, (path for path in dict.fromkeys(touched) if path.is_symlink() or path.is_file())
+        ),
         will_write=tuple(will_write),
         folders_before=tuple(folders),
         folder_modes=tuple(path.stat().st_mode & 0o777 for path in folders),
@@ -188,11 +180,7 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
 
 
 def backup_files(places: Places, subject: str, contents: Mapping[Path, bytes], folder: Path) -> None:
-    """Copy files that will get these contents, and nothing else, into ``folder``, with ``backup.json`` beside it.
-
-    Raises:
-        SplatfixError: ``cannot-back-up``, ``cannot-write``.
-    """
+    """Copy files that will get these contents, and nothing else, into ``folder``, with ``backup.json`` beside it."""
     written = tuple(WrittenFile(path, _digest(content)) for path, content in contents.items())
     Backup(subject, "", _copies(folder, contents), written=written, folder=folder).save(places)
 
@@ -214,11 +202,7 @@ def note_written(environment: Environment, backup: Backup) -> None:
 
 
 def read_backup(folder: Path, places: Places) -> Backup:
-    """Return the backup that lies there, every copy intact, with the paths it names in this environment.
-
-    Raises:
-        SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path leads out of the environment.
-    """
+    """Return the backup that lies there, every copy intact, with the paths that it names in this environment."""
     file, entry = folder / "backup.json", folder.parent.with_name(f"{folder.parent.name}.json")
     try:
         document = read_json(file, "a backup of splatfix")
@@ -240,14 +224,8 @@ def read_backup(folder: Path, places: Places) -> Backup:
 def restore(environment: Environment, backup: Backup) -> tuple[str, ...]:
     """Make everything that the installation touched what it was before. Doing it twice changes nothing more.
 
-    Args:
-        backup: as :func:`read_backup` has read it, which has checked its copies.
-
     Returns:
         What was left alone because it is not the installation's, a sentence each.
-
-    Raises:
-        SplatfixError: ``cannot-restore`` if the disk refuses.
     """
     saved = {item.path for item in backup.saved}
     # first what is new goes, then what was there comes back: a file can be in the place of a folder
@@ -275,10 +253,9 @@ def restore(environment: Environment, backup: Backup) -> tuple[str, ...]:
         # pip may have made them anew under another umask
         for path, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
             path.chmod(mode & _open_to(path))
-        made = _folders(environment, backup.will_write)
+        made = set(_folders(environment, backup.will_write)) - {*backup.folders_before}
         for path in sorted(made, key=lambda path: -len(path.parts)):
-            new = path not in backup.folders_before
-            if new and path.is_dir() and next(path.iterdir(), None) is None:
+            if path.is_dir() and next(path.iterdir(), None) is None:
                 path.rmdir()
     except OSError as error:
         raise cannot_restore(environment, backup.folder, error) from error
@@ -295,7 +272,7 @@ def _remove_stash(stash: Path, tops: Iterable[str], known: Collection[str]) -> b
 
     Args:
         tops: names of what the backup has in site-packages, one of which pip has renamed.
-        known: SHA-256 of the files that the backup has, and where its links lead.
+        known: SHA-256 of the files in the backup, and where its links lead.
     """
     if not any(top.endswith(stash.name[1:].lstrip(_STASH_LETTERS)) for top in tops):
         return False

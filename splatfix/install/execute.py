@@ -102,21 +102,14 @@ def execute(
             "targets": " ".join(map(str, plan.targets)),
             "subjects": " ".join(plan.subjects),
         }
-        forced = sorted({build.cuda_mismatch for build in _builds(plan)} - {""})
+        forced = {step.cuda_mismatch for step in plan.executed if isinstance(step, BuildWheel)} - {""}
         if forced:
-            request["cuda_mismatch"] = "; ".join(forced)
+            request["cuda_mismatch"] = "; ".join(sorted(forced))
         entry = journal.start(request, plan.python, "-".join(plan.subjects)[:60])
         write_json(journal.folder_of(entry) / "plan.json", to_json(plan))
+        progress = progress or InstallProgress()
         work = _Execution(
-            plan,
-            facts,
-            environment,
-            progress or InstallProgress(),
-            journal,
-            entry,
-            cache,
-            reinstall,
-            fetchers or {},
+            plan, facts, environment, journal, entry, progress, cache, reinstall, fetchers or {}
         )
         try:
             work.take_steps()
@@ -155,9 +148,9 @@ class _Execution(Struct):
     plan: Plan
     facts: Facts
     environment: Environment
-    progress: InstallProgress
     journal: Journal
     entry: Entry
+    progress: InstallProgress
     cache: WheelCache | None
     reinstall: bool
     fetchers: Mapping[str, Callable[[Path], Path]]
@@ -416,10 +409,6 @@ _TAKE: Mapping[type, Callable[[_Execution, Any], str]] = {
     InstallWheel: _Execution._install,
     CheckImport: _Execution._import,
 }
-
-
-def _builds(plan: Plan) -> list[BuildWheel]:
-    return [step for step in plan.steps if isinstance(step, BuildWheel)]
 
 
 def _dropin(step: MakeDropin) -> Dropin:

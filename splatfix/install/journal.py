@@ -100,7 +100,7 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def unsuccessful(self) -> EntryStatus:
-        """The status of it after it was undone because it did not come to its end."""
+        """Its status when it was undone because it did not come to its end."""
         return EntryStatus.ROLLED_BACK if self.changes else EntryStatus.FAILED
 
     @property
@@ -158,11 +158,7 @@ class Journal:
         return ended
 
     def load(self, path: Path) -> Entry:
-        """Read one entry.
-
-        Raises:
-            SplatfixError: as :meth:`entries`.
-        """
+        """Read one entry; raises ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file."""
         try:
             document = parse_json(path.read_text("utf-8").replace(_IN_PREFIX, self._here))
             version = document["schema_version"]
@@ -177,21 +173,13 @@ class Journal:
             raise SplatfixError.of("install.not-an-entry", path=path, reason=reason) from error
 
     def entries(self) -> tuple[Entry, ...]:
-        """Read every entry, oldest first.
-
-        Raises:
-            SplatfixError: ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file.
-        """
+        """Read every entry, oldest first."""
         # by number: as text 10000 comes before 9999
         paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path.name), path.name))
         return tuple(map(self.load, paths))
 
     def find(self, identity: str) -> Entry:
-        """Return the entry of that number (``7`` for ``0007-...``), else the only one whose id begins so.
-
-        Raises:
-            SplatfixError: ``unknown-entry`` (exit 2).
-        """
+        """Return the entry of that number (``7`` for ``0007-...``), else the only one whose id begins so."""
         entries = self.entries()
         # a number before a beginning: 1 is 0001, and not the first of 1000, 1001, ...
         number = int(identity) if identity.isdecimal() else 0
@@ -217,9 +205,6 @@ def request_to_resume(python: str) -> Request:
 
     The plan is made again from that, because machine and sources may have changed; wheels that were built are found in
     the wheel cache, and left-overs in the environment are undone before anything is done.
-
-    Raises:
-        SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
     journal = Journal(open_environment(python).state_folder)
     entries, done_since = journal.entries(), list[set[str]]()

@@ -1,6 +1,5 @@
 """Undoes what entries of the journal changed: when an installation fails, after a kill, and by ``splatfix revert``."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,10 +27,7 @@ Backups = Mapping[StepRecord, Backup]
 def revert(
     python: str, identity: str | None = None, *, runner: Runner | None = None, dry_run: bool = False
 ) -> RevertOutcome:
-    """Undo the journal entry of that id; default: the latest active entry.
-
-    Args:
-        dry_run: change nothing; the outcome says what would be done.
+    """Undo the journal entry of that id, or the latest that is active; in a dry run only say what would be done.
 
     Raises:
         SplatfixError: ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the
@@ -44,9 +40,8 @@ def revert(
             if item.items and (identity is None or item.entry.startswith(identity)):
                 return item
         standing = undoer.standing()
-        if identity is None:
-            entry = standing[-1] if standing else None
-        else:
+        entry = standing[-1] if standing else None
+        if identity is not None:
             entry = undoer.journal.find(identity)
         if entry not in standing:
             reason = "nothing that splatfix installed is there"
@@ -58,7 +53,6 @@ def revert(
         for later in reversed(standing[standing.index(entry) + 1 :]):
             names = sorted(mine & {step.installed for step in later.changes})
             if names:
-                python = undoer.environment.python
                 raise SplatfixError.of("install.later-change", names=names, later=later.id, python=python)
         return undoer.revert(entry)
 
@@ -70,11 +64,7 @@ def revert_all(
     dry_run: bool = False,
     each: Callable[[RevertOutcome], None] = lambda _: None,
 ) -> tuple[RevertOutcome, ...]:
-    """Undo every active entry, the newest first; () where there is none.
-
-    Args:
-        dry_run: change nothing; the outcomes say what would be done.
-        each: called with every outcome as soon as it is there.
+    """Undo every active entry, the newest first; ``each`` is called with every outcome as soon as it is there.
 
     Raises:
         SplatfixError: as :func:`revert`; its ``details`` list the entries ``reverted`` before it and those ``left``.
@@ -96,7 +86,7 @@ def revert_all(
                     " (This concerns that entry only."
                     f" Before it came: {', '.join(undone) or 'none'}. Still active: {', '.join(standing)}.)"
                 )
-                again = undoer.environment.splatfix("revert", "--all")
+                again = ("splatfix", "revert", "--all", "--python", python)
                 error.todo += (run(*again, text="When that is fixed, continue"),)
                 error.details |= {"reverted": undone, "left": standing}
                 raise
@@ -122,11 +112,7 @@ class Undoer(Struct):
     that an earlier entry is judged as it will be when its turn comes."""
 
     def recover(self) -> tuple[RevertOutcome, ...]:
-        """Undo runs whose process died, the latest first.
-
-        Raises:
-            SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
-        """
+        """Undo runs whose process died, the latest first."""
         # all of them are read before any is undone, so that a refusal leaves everything as it is
         unfinished = [(entry, self.read(entry)) for entry in self.journal.unfinished()]
         if unfinished and not self.dry_run:
@@ -136,10 +122,9 @@ class Undoer(Struct):
             moved: tuple[str, ...] = ()
             if not self.dry_run:
                 moved = move_out(self.environment, self.journal.folder_of(entry))
-            status = entry.unsuccessful
+            status, error = entry.unsuccessful, "its process ended before it was finished"
             if entry.status is EntryStatus.REVERTING:
                 status = EntryStatus.REVERTED
-            error = "its process ended before it was finished"
             recovered.append(self._undone(entry, backups, status, error, moved))
         return tuple(recovered)
 
@@ -150,55 +135,42 @@ class Undoer(Struct):
         ]
 
     def revert(self, entry: Entry) -> RevertOutcome:
-        """Make the environment what it was before that entry; nothing is touched before every step was found fit.
-
-        Raises:
-            SplatfixError: ``changed-since``, ``backup-damaged``, ``cannot-restore``.
-        """
+        """Make the environment what it was before that entry; nothing is touched before every step was found fit."""
         backups = self.read(entry)
         for step, backup in backups.items():
             # an unfinished step is undone whatever it looks like
-            if step.done and step.kind == "edit-source" and not self._used_by_original(entry, step):
+            if step.done and step.source and not self._used_by_original(entry, step):
                 # a person's work in a file that --in-place edited must not be lost, nor their decision to be without it
                 edits = [item.path for item in backup.saved if item.path not in self.preview]
                 gone = any(path.is_symlink() or not path.is_file() for path in edits)
                 if gone or any(self._later_changes(backup)):
                     source, folder = step.source, backup.folder
                     raise SplatfixError.of("install.changed-since", source=source, folder=folder)
-            elif step.done and step.kind == "install-wheel" and step.digest:
-                installed = self._installed(step.installed)
+            elif step.done and step.digest:
+                name, installed = step.installed, self._installed(step.installed)
                 # when somebody has removed it in the meantime, what was there before can still come back
                 if installed and [digest for _, digest in installed] != [step.digest]:
-                    uninstall = self.environment.command("uninstall", step.installed)
+                    uninstall = self.environment.command("uninstall", name)
+                    todo, version = run(*uninstall, text="Remove it if you do not want it"), installed[0][0]
                     raise SplatfixError.of(
-                        "install.installed-by-others",
-                        todo=(run(*uninstall, text="Remove it if you do not want it"),),
-                        name=step.installed,
-                        version=installed[0][0],
+                        "install.installed-by-others", todo=(todo,), name=name, version=version
                     )
         if not self.dry_run:
             entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
         return self._undone(entry, backups, EntryStatus.REVERTED, "", self.notes)
 
     def read(self, entry: Entry) -> Backups:
-        """Read the backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is.
-
-        Raises:
-            SplatfixError: as :func:`read_backup`.
-        """
-        backups: dict[StepRecord, Backup] = {}
-        for step in entry.changes:
-            places = Places(self.environment, step.source)
-            backups[step] = read_backup(self.journal.folder_of(entry) / step.backup, places)
-        return backups
+        """Read the backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is."""
+        folder = self.journal.folder_of(entry)
+        return {
+            step: read_backup(folder / step.backup, Places(self.environment, step.source))
+            for step in entry.changes
+        }
 
     def undo(self, entry: Entry, backups: Backups) -> tuple[Restored, ...]:
         """Undo everything this entry changed, the last change first. Safe to repeat after a crash in the middle.
 
         What somebody has changed since is copied before, beside the journal's entry.
-
-        Args:
-            backups: as :meth:`read` has read them under the same lock.
         """
         restored: list[Restored] = []
         for step, backup in reversed(tuple(backups.items())):
@@ -237,12 +209,10 @@ class Undoer(Struct):
         # one inside the environment was copied with it
         if not step.source or Path(step.source).is_relative_to(here):
             return ""
-        if os.path.realpath(original) == os.path.realpath(here):
-            return ""
         journal = Journal(original / ".splatfix")
         # moved, undone there, or no journal that could restore anything: then no other environment will restore the checkout
-        with suppress(SplatfixError):
-            if journal.load(journal.file_of(entry)).active:
+        with suppress(OSError, SplatfixError):
+            if not original.samefile(here) and journal.load(journal.file_of(entry)).active:
                 return str(original)
         return ""
 
@@ -252,16 +222,15 @@ class Undoer(Struct):
 
     def _installed(self, name: str) -> list[tuple[str, str]]:
         """List (version, digest of its RECORD) of each copy of a distribution that is there, or would be by now in a dry run."""
-        previewed, there = False, list[tuple[str, str]]()
-        for path, content in self.preview.items():
-            project, version = name_and_version(path.parent.name)
-            if path.name == "RECORD" and canonicalize_name(project) == name:
-                previewed = True
-                if content is not None:
-                    there.append((version, sha256_of(content)))
-        if previewed:
-            return there
-        return [(item.version, item.digest) for item in find_installed(self.environment, name)]
+        previewed = {
+            path: content
+            for path, content in self.preview.items()
+            if path.name == "RECORD" and canonicalize_name(name_and_version(path.parent.name)[0]) == name
+        }
+        if not previewed:
+            return [(item.version, item.digest) for item in find_installed(self.environment, name)]
+        there = [(path, content) for path, content in previewed.items() if content]
+        return [(name_and_version(path.parent.name)[1], sha256_of(content)) for path, content in there]
 
     def _what_is_restored(self, step: StepRecord, backup: Backup) -> Restored:
         """Tell what undoing a step will do, before it is undone."""
@@ -295,10 +264,7 @@ class Undoer(Struct):
             # bytecode is nobody's work, and the shared list gets back only its own lines
             if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink():
                 continue
-            if content is None or not content.is_file():
-                continue
-            current = sha256_of(content)
-            if (path, current) not in known:
+            if content and content.is_file() and (path, current := sha256_of(content)) not in known:
                 # the end of it: the file's own name may be as long as the file system takes
                 yield Kept(str(path), str(backup.kept / f"{current[:8]}-{path.name[-60:]}"))
 
@@ -306,14 +272,11 @@ class Undoer(Struct):
 def _origin(manifest: Path) -> str:
     """Read what a manifest says of the version that it came with: versions alone may be equal."""
     document = object_in(manifest)
-    if not document:  # a damaged one tells nothing
-        return ""
     if document.get("kind") == "drop-in":
         return f"drop-in {document.get('variant') or ''}".strip()
-    origin = f"built from {document.get('source')}"
-    if document.get("targets"):
-        origin += f" for {', '.join(map(str, document['targets']))}"
-    return origin
+    targets = ", ".join(map(str, document.get("targets") or ()))
+    goal = f" for {targets}" if targets else ""
+    return f"built from {document['source']}{goal}" if document.get("source") else ""
 
 
 @contextmanager
