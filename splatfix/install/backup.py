@@ -117,6 +117,11 @@ class Backup(Struct, frozen=True):
         """Where copies of later changes go; beside the backup, which a repeated revert must find as it was."""
         return self.folder.parent / "kept" / self.folder.name
 
+    @property
+    def copies(self) -> dict[Path, Path]:
+        """By its path, the copy of each file as it was."""
+        return {item.path: self.copy_of(item) for item in self.saved if item.blob}
+
     def touched(self) -> tuple[Path, ...]:
         """Return what the wheel brings, its bytecode and what pip has added to its dist-info, and what was there."""
         files = list(self.will_write)
@@ -187,16 +192,15 @@ def backup_files(places: Places, subject: str, contents: Mapping[Path, bytes], f
 
 def note_written(environment: Environment, backup: Backup) -> None:
     """Add to the backup what the installation, which is finished now, has left of every file that it touched."""
-    lists = {item.path: item for item in backup.saved if item.blob and item.path.name == EASY_INSTALL}
-    written: list[WrittenFile] = []
+    copies, written = backup.copies, list[WrittenFile]()
     for path in backup.touched():
         if path.suffix == ".pyc":
             continue  # bytecode is written whenever somebody imports, and is nobody's work
         content = path.read_bytes() if path.is_file() else None
         removed: list[str] = []
-        if path in lists:
-            before, now = _lines(backup.copy_of(lists[path]).read_bytes()), _lines(content or b"")
-            removed = [line for line in before if line not in now]
+        if path in copies and path.name == EASY_INSTALL:
+            now = _lines(content or b"")
+            removed = [line for line in _lines(copies[path].read_bytes()) if line not in now]
         written.append(WrittenFile(path, "" if content is None else _digest(content), tuple(removed)))
     replace(backup, written=tuple(written)).save(Places(environment))
 

@@ -29,14 +29,13 @@ from splatfix.install.build import Builder, Built
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.downloads import Pip, fetch_wheel, provide_toolkit
 from splatfix.install.dropins import compile_cuda_kernels, make_dropin_wheel
-from splatfix.install.edit import edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, file_name
 from splatfix.install.leftovers import list_files, move_out
 from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of
 from splatfix.install.parallel import parallel
-from splatfix.install.scratch import sweep_scratch
+from splatfix.install.scratch import edited_contents, require_editable, sweep_scratch, write_edits
 from splatfix.install.takeover import refuse_takeover
 from splatfix.install.undo import Undoer
 from splatfix.install.verify import check_import, refuse_another, refuse_unplanned, verify_wheel

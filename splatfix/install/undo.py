@@ -95,11 +95,6 @@ def revert_all(
     return tuple(done)
 
 
-def read_journal(python: str) -> tuple[Entry, ...]:
-    """Read every entry of the environment's journal, oldest first."""
-    return Journal(open_environment(python).state_folder).entries()
-
-
 class Undoer(Struct):
     """Undoes journal entries, or in a dry run says what that would do. Only for the holder of the environment's lock."""
 
@@ -183,8 +178,7 @@ class Undoer(Struct):
             kept, notes = tuple(self._later_changes(backup)), tuple[str, ...]()
             item = self._what_is_restored(step, backup)
             if self.dry_run:
-                self.preview |= dict.fromkeys(backup.will_write)
-                self.preview |= {item.path: backup.copy_of(item) for item in backup.saved if item.blob}
+                self.preview |= dict.fromkeys(backup.will_write) | backup.copies
             else:
                 for one in kept:
                     write_bytes(Path(one.copy), Path(one.path).read_bytes())
@@ -234,25 +228,17 @@ class Undoer(Struct):
 
     def _what_is_restored(self, step: StepRecord, backup: Backup) -> Restored:
         """Tell what undoing a step will do, before it is undone."""
-        removed = removed_origin = restored_origin = ""
-        for path in backup.will_write:
-            content = self._now(path)
-            # its metadata tells whether anything of it is there
-            if content and path.parent.suffix == ".dist-info" and content.exists():
-                removed = step.version
-            if content and path.name == MANIFEST:
-                removed_origin = _origin(content)
-        for item in backup.saved:
-            if item.blob and item.path.name == MANIFEST:
-                restored_origin = _origin(backup.copy_of(item))
+        now = {path: content for path in backup.will_write if (content := self._now(path))}
+        # its metadata tells whether anything of it is there
+        infos = [content for path, content in now.items() if path.parent.suffix == ".dist-info"]
         return Restored(
             step.subject,
-            removed=removed,
+            removed=step.version if any(content.exists() for content in infos) else "",
             restored=backup.version_before,
             source=step.source,
             incomplete=not step.done,
-            removed_origin=removed_origin,
-            restored_origin=restored_origin,
+            removed_origin=_origin(now),
+            restored_origin=_origin(backup.copies),
         )
 
     def _later_changes(self, backup: Backup) -> Iterator[Kept]:
@@ -269,9 +255,10 @@ class Undoer(Struct):
                 yield Kept(str(path), str(backup.kept / f"{current[:8]}-{path.name[-60:]}"))
 
 
-def _origin(manifest: Path) -> str:
-    """Read what a manifest says of the version that it came with: versions alone may be equal."""
-    document = object_in(manifest)
+def _origin(files: Mapping[Path, Path]) -> str:
+    """Read what the manifest among files says of the version that it came with: versions alone may be equal."""
+    manifest = next((content for path, content in files.items() if path.name == MANIFEST), None)
+    document = object_in(manifest) if manifest else {}
     if document.get("kind") == "drop-in":
         return f"drop-in {document.get('variant') or ''}".strip()
     targets = ", ".join(map(str, document.get("targets") or ()))

@@ -1,12 +1,10 @@
 """What the code imports, installed with it by pip from wheels of our own, in the same journal, and taken back with it."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import Completed
 from splatfix.facts import gather
 from splatfix.install import InstallOutcome, Journal, revert
 from splatfix.install.dependencies import Fetcher
@@ -21,7 +19,7 @@ from tests.archs import request_for
 from tests.files import put
 from tests.plan.machines import make_plan, refused
 
-from .environments import Interposed, Run, install, pip, run_in, snapshot, write_extension
+from .environments import install, pip, run_in, snapshot, write_extension
 
 
 def offer(folder: Path, name: str, version: str = "1.0", needs: str = "", text: str = "x = 1\n") -> None:

@@ -10,8 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from splatfix.facts.source.copying import SourceFiles, copy_source, missed
-from splatfix.install.edit import edited_contents
-from splatfix.install.scratch import name_of_copy, scratch_folder
+from splatfix.install.scratch import edited_contents, name_of_copy, scratch_folder
 from splatfix.plan.edits import PlannedEdit
 from tests.files import put
 from tests.plan.machines import refused
