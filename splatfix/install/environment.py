@@ -156,11 +156,7 @@ def child_environment(
 
 @contextmanager
 def writable_log(log: Path) -> Iterator[None]:
-    """While a child process writes to ``log``.
-
-    Raises:
-        SplatfixError: ``cannot-write`` when the disk is full or the folder is gone; the child was ended.
-    """
+    """Raise ``cannot-write`` when a child that writes to ``log`` was ended, since the disk is full or the folder is gone."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         yield
@@ -171,8 +167,7 @@ def writable_log(log: Path) -> Iterator[None]:
 def pip_install(environment: Environment, log: Path, *wheels: Path) -> None:
     """Install wheel files by the environment's installer, and nothing else: no index, no dependencies.
 
-    Raises:
-        SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what was changed until then.
+    Where it fails the caller must undo what was changed until then.
     """
     installer, lock = environment.installer, environment.pip_lock
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -210,11 +205,7 @@ def build_command(environment: Environment, source: Path, wheels: Path) -> tuple
 
 
 def wait_for_pip(environment: Environment) -> None:
-    """Return when no pip of an interrupted splatfix runs in the environment any more.
-
-    Raises:
-        SplatfixError: ``environment-busy`` after two minutes.
-    """
+    """Return when no pip of an interrupted splatfix runs there any more; raises ``environment-busy`` after two minutes."""
     path = environment.pip_lock
     deadline = time.monotonic() + _ORPHAN_TIMEOUT
     while path.exists() and is_held(path):

@@ -63,9 +63,6 @@ def is_installed(wheel: WheelFile, environment: Environment) -> bool:
     """Tell whether every file of the wheel is where pip would put it, with the same bytes, and the distribution has no others.
 
     A script whose first line pip rewrites always differs; such a wheel is installed again.
-
-    Raises:
-        SplatfixError: ``cannot-back-up`` for a distribution of that name whose files are not recorded.
     """
     distributions = find_installed(environment, wheel.name)
     if [found.info.name for found in distributions] != [wheel.dist_info]:

@@ -44,17 +44,13 @@ def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scrat
     Args:
         source: what will be copied there. The same source gets the same path when that is free, because compiler caches
             take the path for a part of what they compile.
-
-    Raises:
-        SplatfixError: ``no-scratch`` when no folder can be made.
     """
     name = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}" if source else ""
     problems = []
     for place in [base] if base else _bases():
-        if _FORBIDDEN in str(place.resolve()):
-            problems.append(f"{place}: its path contains {_FORBIDDEN!r}")
-            continue
         try:
+            if _FORBIDDEN in str(place.resolve()):
+                raise OSError(f"its path contains {_FORBIDDEN!r}")
             place.mkdir(parents=True, exist_ok=True)
             folder = ScratchFolder(place.resolve(), PREFIX, name)
         except OSError as error:
@@ -73,11 +69,7 @@ def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scrat
 
 
 def copy_to_build(step: BuildWheel, scratch: Scratch) -> Scratch:
-    """Fill a fresh folder with the step's source, or the repository around it, and make the step's edits there.
-
-    Raises:
-        SplatfixError: ``disk-full``, ``cannot-copy``, ``source-too-large``.
-    """
+    """Fill a fresh folder with the step's source, or the repository around it, and make the step's edits there."""
     repository = Path(step.repository or step.source)
     copy = scratch.copy / name_of_copy(repository)
     left_out = copy_source(Path(step.source), copy, repository)

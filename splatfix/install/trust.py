@@ -46,7 +46,7 @@ def private_cache(name: str, base: Path | None = None) -> Path:
     """Return the folder of that name in the user's cache, made if need be, for what cannot be had without a cache.
 
     Raises:
-        SplatfixError: ``cache-not-private`` when somebody else can write there, ``cannot-write``.
+        SplatfixError: ``cache-not-private`` when somebody else can write there.
     """
     folder = (base or user_cache()) / name
     try:
@@ -60,11 +60,7 @@ def private_cache(name: str, base: Path | None = None) -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user can enter.
-
-    Raises:
-        SplatfixError: ``cannot-write``.
-    """
+    """Make a folder that only this user can enter."""
     make_folder(folder.parent)
     make_folder(folder, mode=0o700)
 

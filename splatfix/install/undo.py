@@ -10,7 +10,6 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import object_in, sha256_of, write_bytes
-from splatfix.core.runner import Runner
 from splatfix.core.step import run
 from splatfix.facts import name_and_version
 from splatfix.install.backup import Backup, Places, read_backup, restore
@@ -24,9 +23,7 @@ from splatfix.install.wheels import MANIFEST
 Backups = Mapping[StepRecord, Backup]
 
 
-def revert(
-    python: str, identity: str | None = None, *, runner: Runner | None = None, dry_run: bool = False
-) -> RevertOutcome:
+def revert(python: str, identity: str | None = None, *, dry_run: bool = False) -> RevertOutcome:
     """Undo the journal entry of that id, or the latest that is active; in a dry run only say what would be done.
 
     Raises:
@@ -34,7 +31,7 @@ def revert(
             same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``,
             ``environment-busy``.
     """
-    with _opened(python, runner, dry_run) as undoer:
+    with _opened(python, dry_run) as undoer:
         for item in undoer.recover():
             # an interrupted run is undone in any case; when nothing else was asked for, that was it
             if item.items and (identity is None or item.entry.startswith(identity)):
@@ -58,11 +55,7 @@ def revert(
 
 
 def revert_all(
-    python: str,
-    *,
-    runner: Runner | None = None,
-    dry_run: bool = False,
-    each: Callable[[RevertOutcome], None] = lambda _: None,
+    python: str, *, dry_run: bool = False, each: Callable[[RevertOutcome], None] = lambda _: None
 ) -> tuple[RevertOutcome, ...]:
     """Undo every active entry, the newest first; ``each`` is called with every outcome as soon as it is there.
 
@@ -70,7 +63,7 @@ def revert_all(
         SplatfixError: as :func:`revert`; its ``details`` list the entries ``reverted`` before it and those ``left``.
     """
     done: list[RevertOutcome] = []
-    with _opened(python, runner, dry_run) as undoer:
+    with _opened(python, dry_run) as undoer:
         for outcome in undoer.recover():
             if outcome.items:
                 done.append(outcome)
@@ -267,8 +260,8 @@ def _origin(files: Mapping[Path, Path]) -> str:
 
 
 @contextmanager
-def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Undoer]:
-    environment = open_environment(python, runner)
+def _opened(python: str, dry_run: bool) -> Iterator[Undoer]:
+    environment = open_environment(python)
     journal = Journal(environment.state_folder)
     if not journal.folder.is_dir():
         reason = "splatfix has installed nothing there"
