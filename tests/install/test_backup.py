@@ -10,7 +10,6 @@ import pytest
 
 from splatfix.install.backup import Places, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
-from splatfix.install.installed import find_installed
 from splatfix.install.journal import Journal
 from splatfix.install.undo import Undoer
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
@@ -59,14 +58,6 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
     backup = read_backup(tmp_path / "backup", Places(environment))
     (kept,) = Undoer(environment, Journal(tmp_path))._later_changes(backup)
     put(Path(kept.copy).parent, {Path(kept.copy).name: ""})
-
-
-@pytest.mark.slow
-def test_names_are_compared_as_pip_does(environment: Environment, tmp_path: Path) -> None:
-    path = write_wheel(tmp_path, "Simple_KNN.x", "1.0", {"simple_knn/__init__.py": b""}, "")
-    pip_put(open_wheel(path), environment, tmp_path)
-    assert [item.version for item in find_installed(environment, "simple-knn-x")] == ["1.0"]
-    assert find_installed(environment, "simple-knn") == ()
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut short", "another shape", "rot"])
