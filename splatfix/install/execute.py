@@ -123,10 +123,7 @@ def execute(
                 journal.end(work.entry, work.entry.unsuccessful, message, kept)
             raise
         journal.end(work.entry, EntryStatus.DONE)
-    notes = list(lock_notes)
-    if work.dependencies:
-        notes.append(f"also installed, and undone with it: {', '.join(work.dependencies)}")
-    notes += [*work.notes, *work.moved, *(note for item in recovered for note in item.notes)]
+    notes = [*lock_notes, *work.notes, *work.moved, *(note for item in recovered for note in item.notes)]
     if cache:
         notes += cache.refused
     return InstallOutcome(
@@ -157,7 +154,6 @@ class _Execution(Struct):
     """By its subject, each wheel that was made, and the step that made it."""
     items: dict[str, InstalledItem] = field(default_factory=dict)
     """By its subject, what is known so far of each."""
-    dependencies: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     """What builds had put into the environment."""
@@ -212,16 +208,16 @@ class _Execution(Struct):
         fetcher = Fetcher(step, installed, pip, folder, tell)
         # all in one run of pip, which takes a third of a second to start
         wheels = [open_wheel(path) for path in fetcher.fetch()]
-        self.notes += fetcher.told
+        there = ", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels)
         if wheels:
+            self.notes.append(f"also installed, and undone with it: {there}")
             tell(f"installing {counted(len(wheels), 'wheel')}")
             self._put_in([(InstallWheel(subject=wheel.name), wheel) for wheel in wheels])
         shutil.rmtree(folder.parent, ignore_errors=True)
-        self.dependencies = [f"{wheel.name} {wheel.version}" for wheel in wheels]
-        self._import_dependencies(
-            step, [path for wheel in wheels for path in wheel.destinations(self.environment)]
-        )
-        return ", ".join(self.dependencies) or "they are there"
+        self.notes += fetcher.told
+        written = [path for wheel in wheels for path in wheel.destinations(self.environment)]
+        self._import_dependencies(step, written)
+        return there or "they are there"
 
     def _import_dependencies(self, step: InstallDependencies, written: list[Path]) -> None:
         """Import what was installed: a failure of what is needed is raised, of what is optional is told."""
