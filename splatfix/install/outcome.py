@@ -15,6 +15,7 @@ class CachedWheel(Struct, frozen=True):
     key: str
     wheel: str
     size: int
+    """Bytes."""
     digest: str
     identity: Mapping[str, str]
     """Everything beside the source that the key stands for."""

@@ -129,12 +129,6 @@ def sweep_scratch() -> None:
 def _bases() -> list[Path]:
     """Return where scratch folders may be, in order of preference. Paths with a blank come last: torch calls the C++ compiler in
     CXX without quotes, and a compiler cache's script is in the scratch folder."""
-    bases = [
-        Path(tempfile.gettempdir()),
-        user_cache() / "scratch",
-        # what is made there has an unforeseeable name and belongs to its owner alone
-        Path("/tmp"),  # nosec B108
-        Path("/var/tmp"),  # nosec B108
-        Path.cwd(),
-    ]
+    # what is made in the last has an unforeseeable name and belongs to its owner alone
+    bases = [Path(tempfile.gettempdir()), user_cache() / "scratch", Path("/tmp")]  # nosec B108
     return sorted(bases, key=lambda base: any(letter.isspace() for letter in str(base)))
