@@ -172,7 +172,8 @@ class _Execution(Struct):
                 self._begin(step)
                 self._end(step, _TAKE[type(step)](self, step))
 
-    def _begin(self, step: InstallStep, log: str = "") -> None:
+    def _begin(self, step: InstallStep) -> None:
+        log = str(self._log_of(step)) if isinstance(step, BuildWheel) else ""
         self.progress.begin(step, self.plan.steps.index(step) + 1, len(self.plan.steps), log)
         self._note(step)
 
@@ -263,15 +264,12 @@ class _Execution(Struct):
         list_files(self.environment, self.folder)
         try:
             # the journal and the progress are written by this thread; only the builds themselves run in others
-            parallel(steps, budget, _jobs, self._begin_build, self._build, self._end_build)
+            parallel(steps, budget, _jobs, self._begin, self._build, self._end_build)
         finally:
             self.moved += move_out(self.environment, self.folder)
 
     def _log_of(self, step: BuildWheel) -> Path:
         return self.folder / f"build-{file_name(step.subject)}.log"
-
-    def _begin_build(self, step: BuildWheel) -> None:
-        self._begin(step, str(self._log_of(step)))
 
     def _build(self, step: BuildWheel, stop: threading.Event) -> tuple[Built, float]:
         started = time.monotonic()

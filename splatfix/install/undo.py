@@ -97,7 +97,7 @@ class Undoer(Struct):
     dry_run: bool = False
     preview: dict[Path, Path | None] = field(default_factory=dict)
     """Of a dry run: where the content of a file is found that it would have by now, None for a file that would be gone, so
-    that an earlier entry is judged as it will be when its turn comes."""
+    that an earlier entry is judged as it will be when its turn comes. Empty where files are what they are."""
 
     def recover(self) -> tuple[RevertOutcome, ...]:
         """Undo runs whose process died, the latest first."""
@@ -203,10 +203,6 @@ class Undoer(Struct):
                 return str(original)
         return ""
 
-    def _now(self, path: Path) -> Path | None:
-        """Return where the content of a file is found that it has, or in a dry run would have by now."""
-        return self.preview.get(path, path)
-
     def _installed(self, name: str) -> list[tuple[str, str]]:
         """List (version, digest of its RECORD) of each copy of a distribution that is there, or would be by now in a dry run."""
         previewed = {
@@ -221,7 +217,7 @@ class Undoer(Struct):
 
     def _what_is_restored(self, step: StepRecord, backup: Backup) -> Restored:
         """Tell what undoing a step will do, before it is undone."""
-        now = {path: content for path in backup.will_write if (content := self._now(path))}
+        now = {path: content for path in backup.will_write if (content := self.preview.get(path, path))}
         # its metadata tells whether anything of it is there
         infos = [content for path, content in now.items() if path.parent.suffix == ".dist-info"]
         return Restored(
@@ -239,7 +235,7 @@ class Undoer(Struct):
         known = {(item.path, item.digest) for item in backup.saved}
         known |= {(item.path, item.digest) for item in backup.written}
         for path in backup.touched() if backup.written else ():
-            content = self._now(path)
+            content = self.preview.get(path, path)
             # bytecode is nobody's work, and the shared list gets back only its own lines
             if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink():
                 continue

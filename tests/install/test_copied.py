@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -202,17 +201,6 @@ def test_a_stash_of_a_later_pip_is_kept(stages: Stages, tmp_path: Path, name: st
     undone = revert(original.python)
     assert contents(stash) == held != {}
     assert any(str(stash) in note for item in undone.items for note in item.notes)
-
-
-def test_hard_links_keep_their_other_side(stages: Stages, tmp_path: Path) -> None:
-    original = stages.at("two")
-    held = everything(original)
-    subprocess.run(["cp", "-al", original.prefix, stages.folder / "linked"], check=True)
-    linked = opened(stages.folder / "linked")
-    install(linked, write_extension(tmp_path / "three", version="3.0", answer=9))
-    revert(linked.python)
-    revert(linked.python)
-    assert everything(original) == held and snapshot(linked) == stages.files["one"]
 
 
 @pytest.mark.parametrize("mode", [0o700, pytest.param(0o755, marks=pytest.mark.slow)])
