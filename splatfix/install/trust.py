@@ -52,8 +52,8 @@ def private_cache(name: str, base: Path | None = None) -> Path:
     try:
         make_private(folder)
     except SplatfixError as error:
-        todo = say("Set SPLATFIX_CACHE to a folder of your own, with room on its disk.")
-        raise error.with_todo(todo) from error
+        error.todo = (say("Set SPLATFIX_CACHE to a folder of your own, with room on its disk."),)
+        raise
     if reason := distrust(folder.resolve(), inside=False):
         raise SplatfixError.of("install.cache-not-private", reason=reason, folder=folder)
     return folder
