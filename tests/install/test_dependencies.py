@@ -18,6 +18,7 @@ from splatfix.model.steps import InstallDependencies
 from tests.archs import request_for
 from tests.files import put
 from tests.plan.machines import make_plan, refused
+from tests.tables import data
 
 from .environments import install, pip, run_in, snapshot, write_extension
 
@@ -71,15 +72,7 @@ def test_it_is_installed_with_it_and_reverted_with_it(
     assert snapshot(environment) == before
 
 
-# pins, the versions that are installed, and what is told of it
-PINNED = (
-    ("same==1.0", {"1.0"}, ""),
-    ("below < 1.8", {"1.7"}, ""),
-    # numpy==1.23.5 has no wheel for Python 3.12, and the code uses np.NaN
-    ("between==1.5", {"1.7"}, "between==1.5, which its files ask for"),
-    ("above==3.0", {"2.0"}, "any version"),
-    ("beside==1.0\ntorchvision==0.1\nno version here ==,", {"1.0"}, ""),
-)
+PINNED = [(row["pin"], set(row["versions"]), row["told"]) for row in data(__file__)["pinned"]]
 
 
 @pytest.mark.parametrize("imported", ["", "plyfile"])

@@ -14,26 +14,22 @@ from splatfix.install.scratch import edited_contents, name_of_copy, scratch_fold
 from splatfix.plan.edits import PlannedEdit
 from tests.files import put
 from tests.plan.machines import refused
+from tests.tables import data
+
+FILES, LINKS = (data(__file__)[name] for name in ("files", "links"))
 
 
 def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
-COPIED = ("pkg/__init__.py", "pkg/libvendor.so", "setup.py", "third_party/glm/build/cmake.txt")
-NOT_COPIED = (
-    *(".git/HEAD", "third_party/glm/.git", "build/lib/old.py", "dist/old.whl", "pkg/__pycache__/x.pyc"),
-    *("pkg/_C.cpython-311-x86_64-linux-gnu.so", "pkg.egg-info/PKG-INFO"),
-)
-
-
 def test_what_is_copied_and_what_is_not(tmp_path: Path) -> None:
     """In a checkout that nobody may write to, whose setup.py writes its version.py anew."""
-    source = put(tmp_path / "source", dict.fromkeys((*COPIED, *NOT_COPIED), ""))
+    source = put(tmp_path / "source", dict.fromkeys((*FILES["copied"], *FILES["left"]), ""))
     for path in sorted(source.rglob("*"), reverse=True):
         path.chmod(0o555 if path.is_dir() else 0o444)
     copy_source(source, tmp_path / "copy")
-    assert names(tmp_path / "copy") == [*COPIED]
+    assert names(tmp_path / "copy") == [*FILES["copied"]]
     assert all(path.stat().st_mode & 0o200 for path in (tmp_path / "copy").rglob("*"))
     for path in (source, *filter(Path.is_dir, source.rglob("*"))):
         path.chmod(0o755)
@@ -52,20 +48,10 @@ def test_links_inside_stay_links_and_those_that_lead_out_are_left_out(tmp_path: 
     outside = put(tmp_path / "outside", {"id": "private", "deep/more.hpp": "private"})
     source = put(tmp_path / "source", {"setup.py": "", "real/a.h": "a"})
     (outside / "back").symlink_to(source)
-    inside = {"inside": "real", "dangling": "nowhere", "around": "../source/real", "twice": "around/a.h"}
-    absolute = {"absolute": source / "real" / "a.h", "all": source, "through": outside / "back" / "real"}
-    out = {
-        "up": "../outside/deep",
-        "chain": "folder/id",
-        "above": "..",
-        "gone": "/nowhere",
-        "zero": "/dev/zero",
-        "self": "/proc/self/environ",
-        "loop": "/dev/fd/../../loop",
-        "folder": str(outside),
-        "file": f"{outside}/id",
-        "real/deep": "../../outside/id",
-    }
+    inside, absolute, out = (
+        {name: target.format(outside=outside, source=source) for name, target in LINKS[kind].items()}
+        for kind in ("inside", "absolute", "out")
+    )
     for name, target in {**inside, **absolute, **out}.items():
         (source / name).symlink_to(target)
 
@@ -82,7 +68,7 @@ def test_links_inside_stay_links_and_those_that_lead_out_are_left_out(tmp_path: 
 
 
 def test_secrets_are_in_no_copy(tmp_path: Path) -> None:
-    secret = (".env", ".ENV.local", "deep/id_rsa", "site.pem", "a/.aws/credentials", "Secrets.toml", "x.key")
+    secret = FILES["secret"]
     source = put(tmp_path / "source", {"setup.py": "", "src/keys.cu": "", **dict.fromkeys(secret, "private")})
     (source / "settings").symlink_to(".env")
     left_out = copy_source(source, tmp_path / "copy")
@@ -136,32 +122,16 @@ def test_the_same_source_gets_the_same_path(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-REACHES_UP = "open('../../CMakeLists.txt'); package_data=['scenes/one.json']"
-REPOSITORY = (
-    *("CMakeLists.txt", "assets/1.raw", "bindings/torch/setup.py", "data/loader.py", "scenes/one.json"),
-    *("src/api.cu", "src/data/table.bin"),
-)
-KEPT_THERE = (
-    *(
-        "bindings/torch/build/lib/old.py",
-        "datasets/garden/points.ply",
-        "garden/images/1.raw",
-        "env/pyvenv.cfg",
-    ),
-    *("env/lib/x.py", ".git/HEAD", "build/x.o", "weights.pth"),
-)
-
-
 def test_a_repository_is_copied_without_what_is_no_source(tmp_path: Path) -> None:
     """An extension that reads ../../ finds it; what people keep in a checkout stays where it is, and is named."""
-    repository = put(tmp_path / "repo", dict.fromkeys((*REPOSITORY, *KEPT_THERE), ""))
-    put(repository, {"bindings/torch/setup.py": REACHES_UP})
+    repository = put(tmp_path / "repo", dict.fromkeys((*FILES["repository"], *FILES["kept"]), ""))
+    put(repository, {"bindings/torch/setup.py": FILES["reaches_up"]})
     (repository / "output").symlink_to(put(tmp_path / "away", {"scene.ply": "x"}))
     (repository / "inside").symlink_to("src")
     for large in ("garden/images/1.raw", "weights.pth"):
         os.truncate(repository / large, 33 << 20)
     left_out = copy_source(repository / "bindings" / "torch", tmp_path / "copy", repository)
-    assert names(tmp_path / "copy") == [*REPOSITORY]
+    assert names(tmp_path / "copy") == [*FILES["repository"]]
     assert (tmp_path / "copy" / "inside").readlink() == Path("src")
     assert [item.path for item in left_out] == ["datasets", "env", "garden", "output", "weights.pth"]
 
