@@ -20,7 +20,7 @@ from splatfix.checks import run_checks, select
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.commands import pip, python_option
 from splatfix.core.errors import Exit, Rejected, SplatfixError
-from splatfix.core.step import PlainStep, Step, fill_in, run, say
+from splatfix.core.step import PlainStep, Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
 from splatfix.explain.passthrough import run_and_copy
@@ -260,7 +260,7 @@ class Answers:
             text, named = f"{text} (in the trainer's folder)", (".",)
         argv: tuple[str, ...] = ("splatfix", "install", *named, "--backend", "nvrtc")
         if context is None:
-            return (fill_in(*argv, text=text),)
+            return (run(*argv, text=text),)
         # why there is no usable torch is told by the plan, to who asks for one
         if isinstance(usable_torch(context, cuda=True), Rejected):
             if context.platform is None:
@@ -269,7 +269,7 @@ class Answers:
         argv += python_option(context.facts)
         if not context.archs:
             argv += ("--target", "ARCH")
-        return (fill_in(*argv, text=text),)
+        return (run(*argv, text=text),)
 
     def to(self, failure: Failure) -> tuple[Step, ...]:
         """Return the commands that answer a class of failure; () where none is known to."""

@@ -14,7 +14,6 @@ from splatfix import __version__
 from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.codec import from_json, parse_json
 from splatfix.core.errors import Rejected
-from splatfix.core.limits import MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
 from splatfix.model import Facts
 from splatfix.model.option import Options
@@ -71,7 +70,7 @@ def read_stored(path: Path) -> Stored | Rejected:
     file = path / NAME if path.is_dir() else path
     if file != path and not os.path.lexists(file):
         return Rejected.of("app.no-certificate", name=NAME, folder=path)
-    content = read_bytes(file, MOST_CERTIFICATE)
+    content = read_bytes(file)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
         return Rejected.of("app.unreadable-certificate", path=file, reason=reason)

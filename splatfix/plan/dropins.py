@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, fill_in, run, say
+from splatfix.core.step import Step, run, say
 from splatfix.knowledge import dropins as tables
 from splatfix.knowledge.dropins import DROPINS, Dropin
 from splatfix.knowledge.faces import NotReadable
@@ -127,7 +127,7 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
         extension, text = row.module, f"{row.module} ({kind})"
     elif reason is None:
         return Rejected.of("plan.unknown-drop-in", text=text, known=tables.known_names())
-    build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
+    build = run("splatfix", "install", "SOURCE", "--target", "sm_120")
     if release := install_name(extension):
         build = run("splatfix", "install", release, "--target", "sm_120")
     return _nothing_replaces(f"{text}: {reason}", extension, kind, (build,), (), request)
