@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -111,3 +112,9 @@ def _too_large(most: int) -> str:
 
 # Path.is_file and the like raise for names that are too long; these take any name that a stranger writes, and follow links
 is_folder, is_regular_file, is_there = os.path.isdir, os.path.isfile, os.path.exists
+
+
+def resolved_folder(text: str | Path) -> Path | None:
+    """Return the absolute path of the folder that is named, links followed and ``~`` expanded; None for anything else."""
+    folder = Path(text).expanduser()
+    return folder.resolve() if folder.is_dir() else None
