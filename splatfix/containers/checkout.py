@@ -7,10 +7,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from splatfix.checks.checkout.recognition import stack_of
 from splatfix.containers.image import CHECKOUT
 from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.context.torch_wheels import builds_for_all
-from splatfix.core.errors import SplatfixError, require
+from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.knowledge import AUTO, Arch, RequestedTarget
@@ -23,7 +24,7 @@ from splatfix.plan.backends.torch import oldest_driver
 from splatfix.plan.case import names_of_archs
 from splatfix.plan.checkout import read_sources
 from splatfix.plan.to_be import as_torch, cuda_of
-from splatfix.plan.tools import provided_toolkit
+from splatfix.plan.tools import own_toolkit
 
 _LIKE = "inria-v1"
 """The lane with the build tools, and the libraries that a stack's Python packages load."""
@@ -67,11 +68,12 @@ def lane_for(
             ``no-cuda-source``, ``no-image-for-target``, ``no-target``, ``torch-does-not-serve``.
     """
     read = require(read_sources((str(folder),), None, checkout))
-    if not any(source.needs_cuda for source in read.sources):
+    if not any(source.needs_cuda for source in read.built_from.values()):
         raise SplatfixError.of("containers.no-cuda-source", checkout=folder)
     name, description, notes = "splats", "this checkout", read.notes
-    if read.stack:
-        name, description = read.stack.key, read.stack.name
+    stack = stack_of(checkout) if checkout else None
+    if stack:
+        name, description = stack.key, stack.name
     else:
         notes = ("splatfix does not know this stack", *notes)
     archs = _archs(targets)
@@ -178,10 +180,10 @@ def _base(
             return f"CUDA {cuda} does not compile for {arch.sm}"
     downloads: tuple[str, ...] = ()
     if toolkit is ToolkitFrom.PYPI:
-        provided = provided_toolkit(as_torch(build), "linux")
-        if provided is None:
+        provided = own_toolkit(as_torch(build), "linux")
+        if isinstance(provided, Rejected):
             return f"PyPI has no compiler of CUDA {cuda}"
-        system, downloads = system_image(_WHEELS_ON), provided[1].requirements
+        system, downloads = system_image(_WHEELS_ON), provided.requirements
         image = system.image
     else:
         found = toolkit_image(build.cuda)

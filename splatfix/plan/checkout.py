@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.checkout.recognition import commits_of, recipe_of, recognise, repository_of, stack_of
 from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
-from splatfix.context.imports import brought_by
+from splatfix.context.imports import brought_by, missing_modules
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
 from splatfix.core.errors import Rejected
 from splatfix.core.redact import without_credentials
@@ -44,7 +43,6 @@ from splatfix.facts import (
     read_checkout,
     read_identity,
     read_package,
-    read_pins,
     read_scripts,
     read_source,
     read_submodules,
@@ -52,32 +50,22 @@ from splatfix.facts import (
     resolved_folder,
     subfolders,
     telling_paths,
-    trainer_around,
     walk_extensions,
 )
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.stacks import ProgramNeeds, Stack, StackRecipe, variant, variants
-from splatfix.model import Checkout, Fact, Facts, ImportedModule, Pin, Source
-from splatfix.model.option import Request
+from splatfix.knowledge.stacks import ProgramNeeds, StackRecipe, variant, variants
+from splatfix.model import Checkout, Fact, Facts, Source
+from splatfix.model.option import Request, SourceSummary
 from splatfix.plan.parts import variants_of_face
 
-# A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.
-_MOST_CANDIDATES = 300
+# A folder of clones has some dozens; the temporary folder of a server has thousands, and not all are looked into.
+_MOST_CANDIDATES = 60
 _MOST_NAMED = 6
 
-_ADDRESS = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|git@[\w.-]+:")
+_ADDRESS = re.compile(
+    r"(?:git\+)?(?P<address>(?:(?:https?|ssh|git)://|git@[\w.-]+:).*?)(?:@(?P<commit>[^/@#]*))?(?:#.*)?"
+)
 _NOTHING_ASKED = Request(sources=())
-
-
-class Sources(Struct, frozen=True):
-    """What the SOURCEs stand for."""
-
-    sources: tuple[Source, ...]
-    """Every extension source, each once, in the order of their builds."""
-    notes: tuple[str, ...] = ()
-    """What the user should know of them."""
-    stack: Stack | None = None
-    """What the last of the checkouts among them is, or was made from."""
 
 
 class NoFolder(Rejected, frozen=True, kw_only=True):
@@ -93,10 +81,7 @@ class NothingToBuild(Rejected, frozen=True, kw_only=True):
 
 
 class Incomplete(Rejected, frozen=True, kw_only=True):
-    """Submodules or files of a folder are missing or empty."""
-
-    fetch: tuple[Step, ...] = ()
-    """The commands of git that complete it; () where a person has to."""
+    """Submodules or files of a folder are missing or empty; the commands that complete it are of no kind ``fetch``."""
 
 
 def read_sources(
@@ -104,8 +89,8 @@ def read_sources(
     facts: Facts | None = None,
     checkout: Checkout | None = None,
     request: Request = _NOTHING_ASKED,
-) -> Sources | Rejected:
-    """Read every extension source that these SOURCEs stand for.
+) -> SourceSummary | Rejected:
+    """Read every extension source that these SOURCEs stand for, each once, in the order of their builds.
 
     Args:
         facts: of the machine; with them a rejected program (LichtFeld, OpenSplat, brush) says what it would find here.
@@ -114,32 +99,29 @@ def read_sources(
     """
     if checkout is None and facts is not None:
         checkout = facts.checkout.value
-    sources: dict[str, Source] = {}
+    by_place: dict[str, Source] = {}
     notes: list[str] = []
-    stack: Stack | None = None
     for text in named:
         answer = _folders_of(text, facts, checkout, request)
         if isinstance(answer, Rejected):
             return answer
         folders, notes_of_it, read = answer
         notes += notes_of_it
-        stack = stack_of(read)
         for path in folders:
             source = _source(path, read)
             if source.error:
                 return Rejected.of("plan.source-unreadable", source_folder=source.folder, error=source.error)
             if source.missing_folders:
                 return incomplete(source.label, path, source.missing_folders, request)
-            apart = source.packages_apart
-            if not apart:
+            if not source.packages_apart:
                 return _several_setups(path, source, request)
-            sources |= {f"{path} {package.name}": package for package in apart}
-    of_one_name: dict[str, list[Source]] = {}
-    for source in sources.values():
-        of_one_name.setdefault(canonicalize_name(source.label), []).append(source)
-    for twins in of_one_name.values():
+            by_place |= {f"{path} {package.name}": package for package in source.packages_apart}
+    sources = tuple(by_place.values())
+    for source in sources:
+        name = canonicalize_name(source.label)
+        twins = [item for item in sources if canonicalize_name(item.label) == name]
         if len(twins) > 1:
-            others = [item.folder for item in sources.values() if item not in twins]
+            others = [item.folder for item in sources if item not in twins]
             todo = [run("splatfix", "install", twin.folder, *others, *request.options) for twin in twins]
             return Rejected.of(
                 "plan.same-name-twice",
@@ -147,7 +129,17 @@ def read_sources(
                 folders=" and ".join(twin.folder for twin in twins),
                 label=twins[0].label,
             )
-    return Sources(tuple(sources.values()), tuple(notes), stack)
+        # what an empty submodule of its own brings: it would be built, and taken back at its import
+        empty = [item.path for item in source.submodules if item.empty]
+        if facts and empty:
+            lacking = missing_modules(facts, source.needs, brought=brought_by(sources)).unknown
+            if imported := [path for path in empty if Path(path).name in lacking]:
+                return incomplete(source.label, Path(source.folder), imported, request)
+    return SourceSummary(
+        built_from={source.label: source for source in sources},
+        variants={source.label: variants_of_source(source.folder) for source in sources},
+        notes=tuple(notes),
+    )
 
 
 def _folders_of(
@@ -190,19 +182,16 @@ def _folders_of(
         notes.append(f"{folder} is a checkout {origin}")
     # the folders of its recipe that setup.py builds, and those that something else does
     ours: list[Path] = []
-    others: set[Path] = set()
+    others: list[Path] = []
     for part in known.parts if known else ():
-        path_of_part, by_setup = resolved_folder(folder / part.path), part.builder == "setup.py"
-        if path_of_part and part.path and by_setup:
-            ours.append(path_of_part)
-        elif path_of_part and part.path:
-            others.add(path_of_part)
-        if known and part.path and by_setup and not path_of_part:
+        path = resolved_folder(folder / part.path)
+        by_setup = part.builder == "setup.py"
+        if known and part.path and by_setup and not path:
             notes.append(f"{part.path} is not in this checkout, although {known.name} has it; it is left out")
-        elif part.note and part.path in ("", "."):
-            notes.append(part.note)
         elif part.note:
-            notes.append(f"{part.path}: {part.note}")
+            notes.append(part.note if part.path in ("", ".") else f"{part.path}: {part.note}")
+        if path and part.path:
+            (ours if by_setup else others).append(path)
     # a folder that is there and holds no source is what a plain clone or a zip leaves
     if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
         return incomplete(folder, folder, gone, request)
@@ -251,9 +240,8 @@ def _several_setups(folder: Path, source: Source, request: Request) -> Rejected:
     todo: list[Step] = []
     for inner in walk_extensions(folder, below=True).found:
         if read_source(inner).packages_apart:
-            todo.append(run("splatfix", "install", as_typed(inner), *request.options))
-    if todo:
-        todo.insert(0, say("Name what below it has a setup.py of its own:"))
+            argv = ("splatfix", "install", as_typed(inner), *request.options)
+            todo.append(run(*argv, text="What lies below it has a setup.py of its own"))
     todo.append(say("For its own packages do what its README says, or give each a folder and a setup.py."))
     names = ", ".join(name or "a computed name" for name in source.setups)
     return Rejected.of("plan.several-setups", todo=tuple(todo), folder=folder, names=names)
@@ -268,14 +256,11 @@ def _no_folder(text: str, request: Request) -> NoFolder:
     if named := install_name(name):
         todo.append(request.install(named, text="Name the release to build", sources=(named,)))
         todo.append(request.install(name, "--backend", "nvrtc", text="Or without a compiler"))
-    elif _ADDRESS.match(text):
-        address = text.removeprefix("git+").partition("#")[0]
-        commit = ""
-        if "@" in address.rpartition("/")[2]:
-            address, _, commit = address.rpartition("@")
+    elif repository := _ADDRESS.fullmatch(text):
+        address = repository["address"]
         folder = address.rpartition("/")[2].removesuffix(".git") or "FOLDER"
         todo.append(run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"))
-        if commit:
+        if commit := repository["commit"]:
             todo.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
         todo.append(request.install(folder, sources=(folder,)))
     if todo:
@@ -324,26 +309,6 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
             continue
         keys += variants_of_face(face)
     return tuple(keys)
-
-
-def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[Pin, ...]]:
-    """Return what the scripts of a SOURCE import and cannot do without, and what it declares; nothing for no folder."""
-    folder = resolved_folder(text)
-    if folder is None:
-        return (), ()
-    scripts, _ = read_scripts(folder)
-    return tuple(item for item in scripts.imports if not item.beside), declared_by(folder)
-
-
-def not_around(source: Source, modules: Iterable[str]) -> tuple[str, ...]:
-    """Return those modules that do not lie in the checkout around an extension, in which its trainer runs."""
-    root = trainer_around(Path(source.folder))
-    return tuple(name for name in modules if root is None or not resolved_folder(root / name))
-
-
-def declared_by(folder: Path) -> tuple[Pin, ...]:
-    """Return the requirements that a folder writes down."""
-    return tuple(read_pins(folder))
 
 
 def checkout_to_replace(text: str, checkout: Checkout | None, request: Request) -> Checkout | Rejected:
@@ -415,20 +380,14 @@ def _no_checkout(folder: Path, *options: str) -> Rejected:
     return NoExtension.of("plan.holds-checkouts", folder=folder, todo=tuple(todo))
 
 
-def _candidates(folder: Path) -> Iterator[Path]:
-    """Yield checkouts and extensions one or two levels below, in order of name; nothing inside one of them."""
-    budget = _MOST_CANDIDATES
-    pending = [(path, 1) for path in subfolders(folder)]
-    while pending and budget:
-        path, level = pending.pop(0)
-        budget -= 1
-        try:
+def _candidates(folder: Path, levels: int = 2) -> Iterator[Path]:
+    """Yield checkouts and extensions up to two levels below, in order of name; nothing inside one of them."""
+    for path in subfolders(folder)[:_MOST_CANDIDATES]:
+        with suppress(OSError):  # a folder of another user's holds nothing that could be meant
             if has_stack_files(path) or walk_extensions(path, depth=0).found:
                 yield path
-            elif level == 1:
-                pending[:0] = [(inner, 2) for inner in subfolders(path)]
-        except OSError:  # a folder of another user's holds nothing that could be meant
-            continue
+            elif levels > 1:
+                yield from _candidates(path, levels - 1)
 
 
 def _other_kind(folder: Path) -> Rejected | None:
@@ -478,7 +437,6 @@ def incomplete(
         commits = commits_of(_identity(root, None))
     clone = git is not None
     todo = list(how_to_fetch(str(root), submodules, clone=clone, remote=remote_of(git), commits=commits))
-    fetch = [step for step in todo if step.command]
     if todo:
         again = run("splatfix", "install", *(request.sources or (folder,)), *request.options)
         todo.append(let_splatfix_fetch(again))
@@ -487,23 +445,14 @@ def incomplete(
     if foreign:
         todo.append(say(f"Its README may say where it is from: git has nothing of {few(foreign)}."))
     if deleted and git:
-        restore = run("git", "-C", root, "checkout", "--", *deleted, text="Restore them from git")
-        todo.append(restore)
-        fetch.append(restore)
+        todo.append(run("git", "-C", root, "checkout", "--", *deleted, text="Restore them from git"))
     elif deleted:
         todo.append(say(f"Clone it again with --recursive: {few(deleted)} came with the repository."))
     todo.append(say("Or name the extensions to build one by one."))
-    are = "are"
-    if len(names) == 1:
-        are = "is"
-    rejection = Incomplete.of(
-        "plan.source-incomplete",
-        subject=subject,
-        missing=f"{few(names)} {are}",
-        todo=tuple(todo),
-        details={"folder": str(root), "lacking": names},
+    details = {"folder": str(root), "lacking": names}
+    return Incomplete.of(
+        "plan.source-incomplete", subject=subject, names=few(names), todo=tuple(todo), details=details
     )
-    return replace(rejection, fetch=tuple(fetch))
 
 
 def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) -> dict[str, tuple[str, ...]]:
@@ -559,33 +508,32 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
     The details hold each need with ``met`` true, false or null (not known).
     """
     machine = facts.machine
-    checked: list[tuple[bool | None, str]] = []
+    # each need, what was read for it, and what of that fits
+    rows: list[tuple[str, Fact[Any], list[str]]] = []
     if needs.cuda:
         fitting = []
         for item in machine.toolkits.value or ():
             if item.nvcc and release(item.version)[:2] >= needs.cuda:
                 fitting.append(f"{item.version} in {item.root}")
-        checked.append(_checked(f"CUDA toolkit {dotted(needs.cuda)} or newer", machine.toolkits, fitting[:1]))
+        rows.append((f"CUDA toolkit {dotted(needs.cuda)} or newer", machine.toolkits, fitting[:1]))
     for tool in needs.tools:
-        checked.append((tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"))
+        versions = [version for name, version in machine.tools.items() if name == tool]
+        rows.append((f"{tool} on PATH", Fact(versions), versions))
     if needs.adapters:
-        need = f"a graphics adapter through {needs.adapters}"
-        if machine.adapters.value is not None:
-            need += " or Metal"
         names = [item.name for item in machine.adapters.value or ()]
-        checked.append(_checked(need, machine.adapters, names))
+        rows.append((f"a graphics adapter through {needs.adapters}", machine.adapters, names))
+    checked = []
+    for need, fact, fitting in rows:
+        met, found = bool(fitting), ", ".join(fitting) or "none found"
+        checked.append({"met": met, "text": f"{need}: {found}"})
+        if fact.value is None:
+            checked[-1] = {"met": None, "text": f"{need}: not known ({fact.error})"}
     marks = {True: "✓", False: "✗", None: "?"}
     return Rejected.of(
         "plan.not-a-python-extension",
         folder=folder,
         name=known.name,
         note=known.note,
-        needs="\n  ".join(f"{marks[met]} {text}" for met, text in checked),
-        details={"needs": [{"met": met, "text": text} for met, text in checked]},
+        needs="\n  ".join(f"{marks[row['met']]} {row['text']}" for row in checked),
+        details={"needs": checked},
     )
-
-
-def _checked(need: str, fact: Fact[Any], fitting: Sequence[str]) -> tuple[bool | None, str]:
-    if fact.value is None:
-        return None, f"{need}: not known ({fact.error})"
-    return bool(fitting), f"{need}: {', '.join(fitting) or 'none found'}"

@@ -33,6 +33,9 @@ class Cures(Struct, frozen=True):
     """Those that variables of the build's environment cure."""
 
 
+NO_CURES = Cures((), ())
+
+
 def needed_cures(source: Source, texts: Mapping[str, str], conditions: BuildConditions) -> Cures | Rejected:
     """Return what the breakages in a source need under these conditions; rejected for something that no edit cures.
 
@@ -109,15 +112,14 @@ def _applies(record: Breakage, conditions: BuildConditions, builder: str, texts:
         builder: ``setup.py``, or ``cmake`` where CMakeLists.txt is what is built from.
     """
     when = record.when
-    if not when.holds(conditions.versions, conditions.system) or when.lacks:
-        return False
-    if when.arch_missing and not conditions.arch_missing:
-        return False
-    if when.gpu_missing and not conditions.gpu_missing:
-        return False
-    if when.builder and when.builder != builder:
-        return False
-    return when.sources_match is None or any(when.sources_match.search(text) for text in texts)
+    return (
+        when.holds(conditions.versions, conditions.system)
+        and not when.lacks
+        and (conditions.arch_missing or not when.arch_missing)
+        and (conditions.gpu_missing or not when.gpu_missing)
+        and when.builder in ("", builder)
+        and (when.sources_match is None or any(map(when.sources_match.search, texts)))
+    )
 
 
 _GUARD = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef\s+(\w+)\s*\n\s*#[ \t]*define\s+\1", re.DOTALL)

@@ -37,12 +37,11 @@ from splatfix.plan.backends.pure import make_dropins, pure
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.case import Case, names_of_archs, not_applicable
-from splatfix.plan.checkout import NoFolder
+from splatfix.plan.checkout import NoFolder, read_sources
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import NoCuda, usable_python
-from splatfix.plan.summary import read_named
 from splatfix.plan.to_be import context_to_be, for_targets
 
 # The backends, the least invasive first; what is kept comes before them, a driver after them.
@@ -261,7 +260,7 @@ def _native(case: Case) -> Plan | Rejected:
     if not case.sources.built_from:
         # a name that has a wheel is no folder to read
         folders = tuple(text for text in request.sources if text not in (case.prebuilt or {}))
-        read = read_named(replace(request, sources=folders), case.context.facts)
+        read = read_sources(folders, case.context.facts, request=replace(request, sources=folders))
     if isinstance(read, SourceSummary):
         case = replace(case, sources=read)
         answer = build_sources(case)

@@ -12,8 +12,8 @@ from splatfix.facts import read_source
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Source
 from splatfix.plan import summarise
-from splatfix.plan.build_environment import Jobs, compiler_cache, share_jobs, shares
 from splatfix.plan.tools import OWN_TOOLKIT
+from splatfix.plan.wheel_build import Jobs, compiler_cache, share_jobs
 
 from .machines import CUDA_13, NEW_DRIVER, RTX_5080, TORCH, changed, cuda_source, machine, refused
 from .test_install_plan import build_of, plan
@@ -207,24 +207,8 @@ def test_cmake_has_launchers_of_its_own() -> None:
 
 def test_without_one_and_on_windows_nothing_changes(tmp_path: Path) -> None:
     source = read_source(cuda_source(tmp_path))
-    assert compiler_cache(with_tools(ninja="1.11"), CUDA_13, source) == ({}, ())
-    assert compiler_cache(with_tools("windows", ccache="4.7.5"), CUDA_13, source) == ({}, ())
-
-
-@pytest.mark.parametrize(
-    ("total", "files", "parts"),
-    [
-        (16, (5, 3, 2), [5, 3, 2]),  # every one has all that it can use
-        (8, (5, 3, 2), [4, 2, 2]),
-        (2, (5, 3, 2), [1, 1, 1]),  # the third waits for one of the others
-        (2, (4, 1), [2, 1]),  # beside a long one a short one would only take from it
-        (1, (5, 5), [1, 1]),
-        (4, (1, 1, 1), [1, 1, 1]),
-        (6, (6,), [6]),
-    ],
-)
-def test_shares(total: int, files: tuple[int, ...], parts: list[int]) -> None:
-    assert shares(total, files) == parts
+    assert compiler_cache(with_tools(ninja="1.11"), CUDA_13, source) == ({}, [])
+    assert compiler_cache(with_tools("windows", ccache="4.7.5"), CUDA_13, source) == ({}, [])
 
 
 def source(name: str, files: int) -> Source:
@@ -234,23 +218,26 @@ def source(name: str, files: int) -> Source:
 
 
 COMPUTED = replace(source("computed", 0), uses_torch_builder=True)
-EIGHT = Jobs(8, "8 cores")
+BIG, MIDDLE, SMALL, ONE = (source(f"of{count}", count) for count in (5, 3, 2, 1))
 
 
 @pytest.mark.parametrize(
-    ("sources", "counts"),
+    ("total", "sources", "counts"),
     [
-        ((source("big", 6), source("small", 2)), [6, 2]),
-        ((source("alone", 1),), [8]),
+        (16, (BIG, MIDDLE, SMALL), [5, 3, 2]),  # every one has all that it can use
+        (8, (BIG, MIDDLE, SMALL), [4, 2, 2]),
+        (2, (BIG, MIDDLE, SMALL), [1, 1, 1]),  # the third waits for one of the others
+        (2, (BIG, ONE), [2, 1]),  # beside a long one a short one would only take from it
+        (4, (ONE, ONE, ONE), [1, 1, 1]),
+        (8, (ONE,), [8]),
         # pointnet2 beside pointnet2_ops: what compiles nothing takes no share
-        ((source("ext", 6), Source("/x", ("setup.py",), "pure")), [8, 1]),
+        (8, (BIG, Source("/x", ("setup.py",), "pure")), [8, 1]),
         # a computed list of files may be long
-        ((COMPUTED, source("b", 2)), [6, 2]),
+        (8, (COMPUTED, SMALL), [6, 2]),
     ],
 )
-def test_builds_share(sources: tuple[Source, ...], counts: list[int]) -> None:
-    jobs = share_jobs(EIGHT, sources)
+def test_builds_share(total: int, sources: tuple[Source, ...], counts: list[int]) -> None:
+    jobs = share_jobs(Jobs(total, "cores"), sources)
     assert [item.count for item in jobs] == counts
-    if len(sources) > 1 and counts[0] < 8:
-        assert jobs[0].variables == {"MAX_JOBS": str(counts[0])}
-        assert jobs[0].why == "its share of 8 (8 cores)"
+    if total == 8 and counts[0] < 8:
+        assert jobs[0].why == "its share of 8 (cores)"

@@ -253,7 +253,7 @@ def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -
     # one that an empty submodule would bring is known to be missing, and the build would be taken back at its import
     with_submodules(folder, "external/house_made")
     error = refused("source-incomplete", folder, facts)
-    assert "external/house_made is missing or empty" in error.what
+    assert "missing or empty: external/house_made" in error.what
     (folder / ".gitmodules").unlink()
     (folder / "requirements.txt").write_text("numpy\nhouse-made\n")
     made = plan(folder, facts, with_dependencies=True)

@@ -3,15 +3,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from splatfix.core.errors import Rejected
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.facts import LiveSystem
 from splatfix.facts.machine.toolkits import in_cache
 from splatfix.plan import BuildWheel, Plan, ProvideToolkit
-from splatfix.plan.tools import provided_toolkit
+from splatfix.plan.tools import own_toolkit
 from tests.archs import request_for
 from tests.files import put
 
-from .machines import CUDA_12, CUDA_13, TORCH, cuda_source, machine, make_plan, refused
+from .machines import CUDA_12, CUDA_13, TORCH, changed, cuda_source, machine, make_plan, refused
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def planned(folder: Path, *, provide: bool, torch: object = TORCH, toolkits: tuple[object, ...] = ()) -> Plan:
-    facts = machine(torch=torch, toolkits=toolkits)  # type: ignore[arg-type]
+    facts = changed(machine(torch=torch, toolkits=toolkits), own_toolkits=in_cache(LiveSystem()))  # type: ignore[arg-type]
     return make_plan(request_for((str(cuda_source(folder)),), ("sm_120",), provide_toolkit=provide), facts)
 
 
@@ -55,7 +56,9 @@ def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -
 
 def test_cuda_12_is_not_provided(tmp_path: Path) -> None:
     old = replace(TORCH, version="2.8.0+cu128", cuda="12.8")
-    assert provided_toolkit(old, "linux") is None and provided_toolkit(TORCH, "windows") is None
+    assert isinstance(own_toolkit(old, "linux"), Rejected) and isinstance(
+        own_toolkit(TORCH, "windows"), Rejected
+    )
     asked, not_asked = (
         " ".join(step.line() for step in refused(planned, tmp_path, provide=provide, torch=old).todo)
         for provide in (True, False)
