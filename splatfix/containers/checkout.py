@@ -13,17 +13,16 @@ from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.context.torch_wheels import builds_for_all
 from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import say
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.knowledge import AUTO, Arch, RequestedTarget
 from splatfix.knowledge.archs import arch_info, toolkit_supports
 from splatfix.knowledge.images import SystemImage, system_image, toolkit_image
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, index_url, wheel_obstacle
 from splatfix.model import Checkout, Considered, EnvironmentFacts, Facts, MachineFacts
 from splatfix.model.steps import Reason
-from splatfix.plan.backends.torch import oldest_driver
+from splatfix.plan.backends.torch import as_torch, oldest_driver
 from splatfix.plan.case import names_of_archs
 from splatfix.plan.checkout import read_sources
-from splatfix.plan.to_be import as_torch, cuda_of
 from splatfix.plan.tools import own_toolkit
 
 _LIKE = "inria-v1"
@@ -91,7 +90,7 @@ def lane_for(
         carries = f"{title}: it carries {code} for {names_of_archs(archs)}"
         if driver := oldest_driver(build, archs):
             carries += f"; the driver where it runs must be {driver} or newer"
-        compiler = f"the compiler of CUDA {cuda_of(build)}, which this torch was built with, is from "
+        compiler = f"the compiler of CUDA {dotted(build.cuda)}, which this torch was built with, is from "
         compiler += "PyPI wheels: no registry but pip's is needed" if downloads else build_image
         runs = f"{system.image} to run it: torch's wheels bring the CUDA runtime, the driver's libraries come from the host"
         like = find_lane(_LIKE)
@@ -172,7 +171,7 @@ def _base(
 
     Else why there are none, or no wheel of this torch for the image's Python or C library.
     """
-    cuda = cuda_of(build)
+    cuda = dotted(build.cuda)
     if build.torch.endswith("*"):
         return "its newest patch release is not known here: name one with --torch"
     for arch in archs:

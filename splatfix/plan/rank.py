@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import NotHere, OtherOption
-from splatfix.context.commands import make_environment, python_option, removed_by
+from splatfix.context import NotHere, OtherOption, make_context
+from splatfix.context.commands import make_environment, python_option, python_to_be, removed_by
 from splatfix.core.errors import Exit, Rejected
-from splatfix.core.step import say
+from splatfix.core.words import verb
 from splatfix.knowledge import cubin_runs_on
-from splatfix.model import Considered, Finding
+from splatfix.model import Considered, Distribution, EnvironmentFacts, Fact, Finding
 from splatfix.model.option import (
     BUILDING,
     NO_SOURCES,
@@ -36,13 +36,12 @@ from splatfix.plan.backends.nvrtc import make_dropins_on_gpu, nvrtc
 from splatfix.plan.backends.pure import make_dropins, pure
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
-from splatfix.plan.case import Case, names_of_archs, not_applicable
+from splatfix.plan.case import Case, for_targets, names_of_archs, not_applicable
 from splatfix.plan.checkout import NoFolder, read_sources
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import NoCuda, usable_python
-from splatfix.plan.to_be import context_to_be, for_targets
 
 # The backends, the least invasive first; what is kept comes before them, a driver after them.
 _BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
@@ -130,12 +129,21 @@ def _first_native(case: Case) -> Plan | None:
 
 def _in_environment_to_be(case: Case) -> Case:
     """Return the case where the Python refuses installations (PEP 668): an environment with nothing in it is made first."""
-    python = case.context.interpreter
+    facts, python = case.context.facts, case.context.interpreter
     if python is None or not python.externally_managed:
         return case
+    venv = replace(python, executable=python_to_be(facts), kind="venv", externally_managed=False)
+    via = "as it would be"
+    environment = EnvironmentFacts(
+        interpreter=Fact(venv, via),
+        distributions=Fact((Distribution("pip", "", ""),), via),
+        torch_installed=Fact(False, via),
+        extensions=Fact((), via),
+        packages=Fact((), via),
+    )
     return replace(
         case,
-        context=context_to_be(case.context, new_environment=True),
+        context=make_context(replace(facts, environment=environment), case.context.goal),
         parts_to_be=tuple(NativePart(part.name, part.variant) for part in case.parts),
         first=(make_environment(python), *case.repairs),
     )
@@ -144,16 +152,12 @@ def _in_environment_to_be(case: Case) -> Case:
 def _notes(case: Case, *, opened: bool) -> Iterator[str]:
     if not opened and len(case.context.targets) > 1:
         yield f"no native option covers {case.names} together: name one at a time with --target"
-    if case.away:
-        they = "are not in this machine: they"
-        if len(case.away) == 1:
-            they = "is not in this machine: it"
-        yield f"{names_of_archs(case.away)} {they} can be built for here but must be verified elsewhere"
+    if count := len(case.away):
+        gpus, they = f"{names_of_archs(case.away)} {verb(count, 'is', 'are')}", verb(count, "it", "they")
+        yield f"{gpus} not in this machine: {they} can be built for here but must be verified elsewhere"
     # GPUs of this machine that run none of the code for the targets
-    lost = []
-    for own in case.not_asked_for:
-        if not any(cubin_runs_on(arch, own) for arch in case.context.archs):
-            lost.append(own)
+    archs = case.context.archs
+    lost = [own for own in case.not_asked_for if not any(cubin_runs_on(arch, own) for arch in archs)]
     if lost and any(part.code for part in case.parts):
         own_gpus = names_of_archs(lost)
         yield f"a rebuild has code for the named targets only: to keep this machine's own {own_gpus}, add --target auto"
@@ -203,12 +207,10 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
     if case.sources.prepare:
         answer = replace(answer, todo=())
     elif not isinstance(answer, NotHere):  # what refuses the source itself no option cures
-        available = []
-        for plan in options.available:
-            if plan.kind in BUILDING:
-                plan = replace(plan, proves=())
-            available.append(plan)
-        options = replace(options, available=tuple(available))
+        available = tuple(
+            replace(plan, proves=()) if plan.kind in BUILDING else plan for plan in options.available
+        )
+        options = replace(options, available=available)
     if not named:
         return Ranking(options)
     return Ranking(options, answer)
@@ -232,9 +234,8 @@ def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
     elif request.backend in WITHOUT_COMPILER:
         plan = _replaced(case)
     else:
-        choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
-        problem, todo = f"{request.backend!r} is not a backend.", (say(f"Choose {choices}."),)
-        plan = Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
+        choices = ("native", "wheels", *WITHOUT_COMPILER, "auto")
+        plan = Rejected.of("plan.unknown-backend", backend=request.backend, choices=choices)
     if isinstance(plan, OtherOption) and not shows_options:
         argv = ("--dry-run", "--why", *python_option(facts))
         return replace(plan, todo=(*plan.todo, request.install(*argv, text="See all options")))

@@ -110,7 +110,7 @@ def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
     assert len(sources_in([str(folder)])[0]) == 3
     # ever_training imports its renderer from a submodule of another place and name
     put(with_submodules(folder, "SIBR_viewers", "ever"), {"train.py": "from ever.tracer import trace\n"})
-    assert "ever is missing" in refused(sources_in, [str(folder)]).what
+    assert "empty: ever." in refused(sources_in, [str(folder)]).what
 
 
 ABOVE = """from setuptools import setup

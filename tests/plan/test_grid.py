@@ -15,7 +15,7 @@ from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstac
 from splatfix.model import Code, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
 from splatfix.model.steps import BuildWheel, InstallTorch, ProvideToolkit
 from splatfix.plan import OptionKind, Plan
-from splatfix.plan.to_be import as_torch
+from splatfix.plan.backends.torch import as_torch
 from tests.archs import goal
 from tests.plan.machines import CUDA_13, argv, changed, compilers, find_options, machine
 

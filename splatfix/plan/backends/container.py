@@ -5,12 +5,11 @@ from msgspec.structs import replace
 from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
+from splatfix.core.versions import dotted
 from splatfix.knowledge.torch_releases import build, build_runs_on
 from splatfix.model.option import LaneSummary, Limit, OptionKind, Plan
 from splatfix.model.steps import Reason, RunLane
-from splatfix.plan.case import Case, driver_objection, not_applicable
-from splatfix.plan.compose import make_option
-from splatfix.plan.to_be import cuda_of
+from splatfix.plan.case import Case, driver_objection, make_option, not_applicable
 
 
 def container(case: Case) -> Plan | Rejected:
@@ -57,7 +56,7 @@ def _objection(case: Case, lane: LaneSummary) -> tuple[str, list[str]]:
             return f"{lane.torch} has no code for {arch.sm}", []
         if runs is None:
             unsure.append(f"whether {lane.torch} runs on {arch.sm}")
-    driver = driver_objection(case, cuda_of(release))
+    driver = driver_objection(case, dotted(release.cuda))
     if driver.ok is False:
         return driver.reason, unsure
     if driver.ok is None:

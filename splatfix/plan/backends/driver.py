@@ -4,19 +4,18 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from splatfix.context import make_context
 from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted
 from splatfix.facts import EntryKind
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
-from splatfix.model import Driver
+from splatfix.model import Driver, Fact
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import Reason
 from splatfix.plan.backends.torch import torch_of_newer_driver
-from splatfix.plan.case import Case, not_applicable
-from splatfix.plan.compose import make_option
-from splatfix.plan.to_be import context_to_be
+from splatfix.plan.case import Case, make_option, not_applicable
 
 
 def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: bool) -> Plan | Rejected:
@@ -46,7 +45,9 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
     upgrade = say(f"upgrade {which} to {driver_words(version)} or newer, then reboot")
     level = drivers.cuda_level_at_least(version)
     newer = Driver(driver_words(version), dotted(level or ()) or None)
-    following = first_native(replace(case, context=context_to_be(case.context, driver=newer)))
+    facts = case.context.facts
+    facts = replace(facts, machine=replace(facts.machine, driver=Fact(newer, "as it would be")))
+    following = first_native(replace(case, context=make_context(facts, case.context.goal)))
     if following is None:
         return make_option(case, OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
     reasons = (Reason(f"{why}; then: {following.title}", source), *following.reasons)
@@ -72,18 +73,13 @@ def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | Non
             needs.append((floor, text, source))
     # extensions whose only hope on a target is PTX newer than the driver compiles (error 222)
     for part in case.parts:
-        versions = []
-        for group in part.code:
-            for entry in group.entries:
-                if entry.kind is EntryKind.PTX and entry.ptx_version:
-                    versions.append(entry.ptx_version)
-        of_ptx = drivers.cuda_of_ptx_isa(max(versions)) if versions else None
+        entries = (entry for group in part.code for entry in group.entries if entry.kind is EntryKind.PTX)
+        newest_ptx = max((entry.ptx_version for entry in entries if entry.ptx_version), default=None)
+        of_ptx = drivers.cuda_of_ptx_isa(newest_ptx) if newest_ptx else None
         branch = drivers.first_branch_of_cuda(of_ptx) if of_ptx else None
-        if branch is None:
-            continue
-        for arch in case.context.archs:
+        for arch in case.context.archs if branch else ():
             verdict = case.context.judge(part.code, arch)
-            if verdict.too_new_ptx and not verdict.missing:
+            if branch and verdict.too_new_ptx and not verdict.missing:
                 reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
                 needs.append(((branch,), reason, ""))
     newest = max(needs, default=None, key=lambda need: need[0])

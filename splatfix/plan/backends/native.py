@@ -14,8 +14,17 @@ from splatfix.model import Considered, Torch
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import BuildWheel, ProvideToolkit, Reason
 from splatfix.plan.backends.wheels import why_prebuilt
-from splatfix.plan.case import Case, code_serves, names_of_archs, not_applicable, torch_obstacles
-from splatfix.plan.compose import confirm, installation, make_option, splatfix
+from splatfix.plan.case import (
+    Case,
+    code_serves,
+    confirm,
+    installation,
+    make_option,
+    names_of_archs,
+    not_applicable,
+    splatfix,
+    torch_obstacles,
+)
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import usable_python

@@ -21,8 +21,14 @@ from splatfix.plan.backends.pure import (
     usable_dropins,
     use_dropins,
 )
-from splatfix.plan.case import Case, names_of_archs, not_applicable, torch_obstacles
-from splatfix.plan.compose import make_option, without_rungs
+from splatfix.plan.case import (
+    Case,
+    make_option,
+    names_of_archs,
+    not_applicable,
+    torch_obstacles,
+    without_rungs,
+)
 from splatfix.plan.requirements import NoCuda, usable_torch
 
 _FIRST_NVRTC = (11, 2)
