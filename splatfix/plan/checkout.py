@@ -16,6 +16,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from splatfix import facts as disk
 from splatfix.checks.checkout.recognition import commits_of, recipe_of, recognise, repository_of, stack_of
 from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
@@ -23,35 +24,9 @@ from splatfix.context.imports import brought_by, missing_modules
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
 from splatfix.core.errors import Rejected
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import Step, run, say, target_options
+from splatfix.core.step import Step, run, say
 from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted, few
-from splatfix.facts import (
-    MOST_FOLDERS,
-    as_typed,
-    checkout_around,
-    compiled_at_first_use,
-    git_folder,
-    has_build_file,
-    has_nothing_below,
-    holds_everything,
-    is_clone,
-    is_file,
-    packages_in,
-    packed_sources,
-    photos_alone,
-    read_checkout,
-    read_identity,
-    read_package,
-    read_scripts,
-    read_source,
-    read_submodules,
-    remote_of,
-    resolved_folder,
-    subfolders,
-    telling_paths,
-    walk_extensions,
-)
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import ProgramNeeds, StackRecipe, variant, variants
 from splatfix.model import Checkout, Fact, Facts, Source
@@ -122,7 +97,7 @@ def read_sources(
         twins = [item for item in sources if canonicalize_name(item.label) == name]
         if len(twins) > 1:
             others = [item.folder for item in sources if item not in twins]
-            todo = [run("splatfix", "install", twin.folder, *others, *request.options) for twin in twins]
+            todo = [request.command(twin.folder, *others) for twin in twins]
             return Rejected.of(
                 "plan.same-name-twice",
                 todo=(say("Name the one you want:"), *todo),
@@ -146,7 +121,7 @@ def _folders_of(
     text: str, facts: Facts | None, checkout: Checkout | None, request: Request
 ) -> tuple[Sequence[Path], Sequence[str], Checkout] | Rejected:
     """Return the folders to build for one SOURCE, in order, notes for the user, and what was read of it."""
-    folder = resolved_folder(text)
+    folder = disk.resolved_folder(text)
     if folder is None:
         return _no_folder(text, request)
     if opened_here := many_things(folder):
@@ -164,28 +139,36 @@ def _folders_of(
         needed = [item.submodule.path for item in needed_submodules(read)]
         if lacking := [path for path in needed if path in empty]:
             return incomplete(folder, folder, lacking, request)
-    if known is None and has_build_file(folder):
+    if known is None and disk.has_build_file(folder):
         return (*_package(folder, read), read)
     if known is None and not is_source(folder):
-        around = checkout_around(folder)
+        around = disk.checkout_around(folder)
         path = folder.relative_to(around).as_posix()
         # empty because it is a submodule that was never fetched
-        if any(item.empty and item.path == path for item in read_submodules(around)):
+        if any(item.empty and item.path == path for item in disk.read_submodules(around)):
             return incomplete(around, around, [path], request)
-        return _no_checkout(folder, *request.options)
+        return _no_checkout(folder, request)
+    return _of_checkout(folder, read, known, empty, request)
+
+
+def _of_checkout(
+    folder: Path, read: Checkout, known: StackRecipe | None, empty: Sequence[str], request: Request
+) -> tuple[Sequence[Path], Sequence[str], Checkout] | Rejected:
+    """Return the extensions of a checkout: those of its recipe, and what else it holds.
+
+    Args:
+        empty: its submodules that nothing is known to need.
+    """
     notes = []
     recognition = recognise(read)
     if recognition and stack_of(read):
-        origin = recognition.words
-        if recognition.own:
-            origin = f"of {recognition.words}"
-        notes.append(f"{folder} is a checkout {origin}")
+        origin = "of " if recognition.own else ""
+        notes.append(f"{folder} is a checkout {origin}{recognition.words}")
     # the folders of its recipe that setup.py builds, and those that something else does
     ours: list[Path] = []
     others: list[Path] = []
     for part in known.parts if known else ():
-        path = resolved_folder(folder / part.path)
-        by_setup = part.builder == "setup.py"
+        path, by_setup = disk.resolved_folder(folder / part.path), part.builder == "setup.py"
         if known and part.path and by_setup and not path:
             notes.append(f"{part.path} is not in this checkout, although {known.name} has it; it is left out")
         elif part.note:
@@ -193,15 +176,14 @@ def _folders_of(
         if path and part.path:
             (ours if by_setup else others).append(path)
     # a folder that is there and holds no source is what a plain clone or a zip leaves
-    if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
+    if gone := [os.path.relpath(path, folder) for path in ours if not disk.has_build_file(path)]:
         return incomplete(folder, folder, gone, request)
     if folder in ours:
         return ours, notes, read
-    walk = walk_extensions(folder)
+    walk = disk.walk_extensions(folder)
     if not walk.complete:
-        return NoExtension.of("plan.not-a-checkout", folder=folder, most_folders=MOST_FOLDERS)
-    extensions = [path for path in walk.found if path not in others]
-    if extensions:
+        return NoExtension.of("plan.not-a-checkout", folder=folder, most_folders=disk.MOST_FOLDERS)
+    if extensions := [path for path in walk.found if path not in others]:
         notes += [f"{path} cannot be read and was not looked into" for path in walk.unreadable]
         return list(dict.fromkeys([*ours, *extensions])), notes, read
     # why it has none; what is most certain comes first
@@ -211,21 +193,33 @@ def _folders_of(
         return incomplete(folder, folder, empty, request)
     if problem := _other_kind(folder):
         return problem
-    if uses := compiled_at_first_use(folder):
+    if uses := disk.compiled_at_first_use(folder):
         lines, newest = few([item.place for item in uses]), max(uses, key=lambda use: release(use.cmake))
         builder = newest.builder
         return Rejected.of("plan.compiled-at-first-use", folder=folder, lines=lines, builder=builder)
-    return _nothing_found(folder, read, walk.unreadable)
+    # how extensions come into a checkout that keeps them in archives, or clones them
+    todo: list[Step] = []
+    for archive in disk.packed_sources(folder):
+        unpack = ("python", "-m", "zipfile", "-e", archive, archive.parent)
+        todo.append(run(*unpack, text="Unpack what it keeps, then run this again"))
+    for address in read.clones:
+        name = repository_of(address)
+        if name != repository_of(read.remote) and Path(name).name != folder.name.lower():
+            clone = ("git", "clone", "--recursive", address)
+            todo.append(run(*clone, text="Its README clones this; install its folder"))
+    todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
+    todo += [say(f"Not looked into, because it cannot be read: {path}") for path in walk.unreadable]
+    return NoExtension.of("plan.holds-no-extension", folder=folder, todo=tuple(todo))
 
 
 def _package(folder: Path, read: Checkout) -> tuple[Sequence[Path], Sequence[str]]:
     """Return a package; before it the extensions below it that it or the checkout's scripts import, or all of them where it
     compiles nothing itself."""
     below: tuple[Path, ...] = ()
-    if is_checkout(folder):
-        below = walk_extensions(folder, below=True).found
-    if below and walk_extensions(folder, depth=0).found:
-        needs = (*_source(folder, read).needs, *read_scripts(folder)[0].imports)
+    if disk.is_clone(folder) or has_stack_files(folder):
+        below = disk.walk_extensions(folder, below=True).found
+    if below and disk.walk_extensions(folder, depth=0).found:
+        needs = (*_source(folder, read).needs, *disk.read_scripts(folder)[0].imports)
         imported = {*read.imports, *(module.name for module in needs)}
         below = tuple(path for path in below if brought_by([_source(path, read)]) & imported)
     if not below:
@@ -238,10 +232,10 @@ def _package(folder: Path, read: Checkout) -> tuple[Sequence[Path], Sequence[str
 def _several_setups(folder: Path, source: Source, request: Request) -> Rejected:
     """Build the rejection for a setup.py of several packages, of which pip builds one."""
     todo: list[Step] = []
-    for inner in walk_extensions(folder, below=True).found:
-        if read_source(inner).packages_apart:
-            argv = ("splatfix", "install", as_typed(inner), *request.options)
-            todo.append(run(*argv, text="What lies below it has a setup.py of its own"))
+    for inner in disk.walk_extensions(folder, below=True).found:
+        if disk.read_source(inner).packages_apart:
+            text = "What lies below it has a setup.py of its own"
+            todo.append(request.command(disk.as_typed(inner), text=text))
     todo.append(say("For its own packages do what its README says, or give each a folder and a setup.py."))
     names = ", ".join(name or "a computed name" for name in source.setups)
     return Rejected.of("plan.several-setups", todo=tuple(todo), folder=folder, names=names)
@@ -271,7 +265,7 @@ def _no_folder(text: str, request: Request) -> NoFolder:
     if module.isidentifier():
         wheel = (text, "--backend", "wheels", "--dry-run")
         todo.append(request.install(*wheel, text="For a prebuilt wheel of that name"))
-    if is_file(text):
+    if disk.is_file(text):
         return NoFolder.of("plan.a-file", text=text, todo=tuple(todo))
     return NoFolder.of("plan.nothing-there", text=text, todo=tuple(todo))
 
@@ -286,28 +280,23 @@ def install_name(extension: str) -> str:
 
 def many_things(folder: Path) -> NoExtension | None:
     """Reject ``splatfix install`` typed where a terminal opens: whatever is below is many things, not one."""
-    kind = holds_everything(folder)
-    if not kind or "setup.py" in telling_paths(folder):
+    kind = disk.holds_everything(folder)
+    if not kind or "setup.py" in disk.telling_paths(folder):
         return None
     return NoExtension.of("plan.many-things", folder=folder, kind=kind)
 
 
 def absolute(named: Iterable[str]) -> tuple[str, ...]:
     """Return the same sources, folders by their absolute paths."""
-    return tuple(str(resolved_folder(text) or text) for text in named)
+    return tuple(str(disk.resolved_folder(text) or text) for text in named)
 
 
 def variants_of_source(folder: str) -> tuple[str, ...]:
     """Return the variants that an extension's source folder can be, by its own ``__init__.py``; () where none is known."""
     keys: list[str] = []
-    for module in packages_in(Path(folder)):
-        if not variants(module):
-            continue
-        try:
-            face = read_package(Path(folder), module)
-        except ValueError:  # what is wrong with the source is for the build to say
-            continue
-        keys += variants_of_face(face)
+    for module in filter(variants, disk.packages_in(Path(folder))):
+        with suppress(ValueError):  # what is wrong with the source is for the build to say
+            keys += variants_of_face(disk.read_package(Path(folder), module))
     return tuple(keys)
 
 
@@ -318,13 +307,13 @@ def checkout_to_replace(text: str, checkout: Checkout | None, request: Request) 
         checkout: as it was read already, if it is that folder.
         request: what the commands of a rejection go on with.
     """
-    folder = resolved_folder(text)
+    folder = disk.resolved_folder(text)
     if folder is None:
         return _no_folder(text, request)
     if opened_here := many_things(folder):
         return opened_here
     if not is_source(folder):
-        return _no_checkout(folder, "--backend", request.backend, *target_options(request.targets))
+        return _no_checkout(folder, request)
     return _whole_checkout(folder, checkout)
 
 
@@ -333,48 +322,39 @@ def _whole_checkout(folder: Path, checkout: Checkout | None) -> Checkout:
     read = _identity(folder, checkout)
     if read is checkout:
         return read
-    return read_checkout(folder, ()).value or read
+    return disk.read_checkout(folder, ()).value or read
 
 
 def is_source(folder: Path) -> bool:
-    """Tell whether something can be built or replaced in it."""
-    return has_build_file(folder) or is_checkout(folder)
-
-
-def is_checkout(folder: Path) -> bool:
-    """Tell whether it is of a stack that splatfix knows, or a clone, or has its extensions where stacks have them."""
-    return is_clone(folder) or has_stack_files(folder)
+    """Tell whether something can be built or replaced in it: a package, a clone, or a checkout of a stack that splatfix knows."""
+    return disk.has_build_file(folder) or disk.is_clone(folder) or has_stack_files(folder)
 
 
 def has_stack_files(folder: Path) -> bool:
     """Tell whether by its files alone the folder can be a checkout of some stack."""
-    return recognise(Checkout(str(folder), telling_paths(folder))) is not None
+    return recognise(Checkout(str(folder), disk.telling_paths(folder))) is not None
 
 
 def _identity(folder: Path, checkout: Checkout | None) -> Checkout:
     """Return what was read of that very folder, or what tells which stack it is."""
     if checkout and checkout.folder == str(folder):
         return checkout
-    return read_identity(folder).value or Checkout(str(folder), ())
+    return disk.read_identity(folder).value or Checkout(str(folder), ())
 
 
 def _source(folder: Path, read: Checkout) -> Source:
     """Return what was read of an extension's folder with its checkout, else read it."""
     known = (item.source for item in read.sources if item.source.folder == str(folder))
-    return next(known, None) or read_source(folder)
+    return next(known, None) or disk.read_source(folder)
 
 
-def _no_checkout(folder: Path, *options: str) -> Rejected:
-    """Reject a folder that is neither a checkout nor an extension, with what below it could be meant.
-
-    Args:
-        options: of ``splatfix install``, to be given with each.
-    """
+def _no_checkout(folder: Path, request: Request) -> Rejected:
+    """Reject a folder that is neither a checkout nor an extension, with what below it could be meant."""
     below = list(islice(_candidates(folder), _MOST_NAMED + 1))
     if not below:
         return _other_kind(folder) or NoExtension.of("plan.not-an-extension", folder=folder)
     todo = [say("Name one of those that it holds:")]
-    todo += [run("splatfix", "install", as_typed(path), *options) for path in below[:_MOST_NAMED]]
+    todo += [request.command(disk.as_typed(path)) for path in below[:_MOST_NAMED]]
     if len(below) > _MOST_NAMED:
         todo.append(say("There are more of them."))
     return NoExtension.of("plan.holds-checkouts", folder=folder, todo=tuple(todo))
@@ -382,9 +362,9 @@ def _no_checkout(folder: Path, *options: str) -> Rejected:
 
 def _candidates(folder: Path, levels: int = 2) -> Iterator[Path]:
     """Yield checkouts and extensions up to two levels below, in order of name; nothing inside one of them."""
-    for path in subfolders(folder)[:_MOST_CANDIDATES]:
+    for path in disk.subfolders(folder)[:_MOST_CANDIDATES]:
         with suppress(OSError):  # a folder of another user's holds nothing that could be meant
-            if has_stack_files(path) or walk_extensions(path, depth=0).found:
+            if has_stack_files(path) or disk.walk_extensions(path, depth=0).found:
                 yield path
             elif levels > 1:
                 yield from _candidates(path, levels - 1)
@@ -392,27 +372,11 @@ def _candidates(folder: Path, levels: int = 2) -> Iterator[Path]:
 
 def _other_kind(folder: Path) -> Rejected | None:
     """Reject a folder of photos, or a program in Rust, that was named in the place of a trainer's checkout."""
-    if number := photos_alone(folder):
+    if number := disk.photos_alone(folder):
         return NothingToBuild.of("plan.no-code", folder=folder, photos=counted(number, "photo"))
-    if "Cargo.toml" in telling_paths(folder):
+    if "Cargo.toml" in disk.telling_paths(folder):
         return Rejected.of("plan.rust-program", folder=folder)
     return None
-
-
-def _nothing_found(folder: Path, read: Checkout, unreadable: Sequence[Path]) -> NoExtension:
-    """Reject a checkout without extensions, with how they come into one that keeps them in archives, or clones them."""
-    todo: list[Step] = []
-    for archive in packed_sources(folder):
-        unpack = ("python", "-m", "zipfile", "-e", archive, archive.parent)
-        todo.append(run(*unpack, text="Unpack what it keeps, then run this again"))
-    for address in read.clones:
-        name = repository_of(address)
-        if name != repository_of(read.remote) and Path(name).name != folder.name.lower():
-            clone = ("git", "clone", "--recursive", address)
-            todo.append(run(*clone, text="Its README clones this; install its folder"))
-    todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
-    todo += [say(f"Not looked into, because it cannot be read: {path}") for path in unreadable]
-    return NoExtension.of("plan.holds-no-extension", folder=folder, todo=tuple(todo))
 
 
 def incomplete(
@@ -424,23 +388,22 @@ def incomplete(
         lacking: relative to ``folder``; what is above it may be meant.
         request: what goes on once the submodules were fetched; the folder alone where it names nothing.
     """
-    root = checkout_around(folder)
+    root = disk.checkout_around(folder)
     paths = [Path(os.path.relpath(folder / path, root)).as_posix() for path in lacking]
-    empty = [item for item in read_submodules(root) if item.empty]
+    empty = [item for item in disk.read_submodules(root) if item.empty]
     submodules = [item for item in empty if any(holds(item, path) for path in paths)]
     others = [path for path in paths if not any(holds(item, path) for item in submodules)]
     names = [*(item.path for item in submodules), *others]
-    git = git_folder(root)
+    git = disk.git_folder(root)
     commits: Mapping[str, str] = {}
     # slow, and asked for commits alone, where git has not recorded them
     if not all(item.recorded for item in submodules):
         commits = commits_of(_identity(root, None))
     clone = git is not None
-    todo = list(how_to_fetch(str(root), submodules, clone=clone, remote=remote_of(git), commits=commits))
+    todo = list(how_to_fetch(str(root), submodules, clone=clone, remote=disk.remote_of(git), commits=commits))
     if todo:
-        again = run("splatfix", "install", *(request.sources or (folder,)), *request.options)
-        todo.append(let_splatfix_fetch(again))
-    foreign = [path for path in others if git and has_nothing_below(git, path)]
+        todo.append(let_splatfix_fetch(request.command(*(request.sources or (str(folder),)))))
+    foreign = [path for path in others if git and disk.has_nothing_below(git, path)]
     deleted = [path for path in others if path not in foreign]
     if foreign:
         todo.append(say(f"Its README may say where it is from: git has nothing of {few(foreign)}."))
@@ -462,16 +425,14 @@ def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) 
         checkout: as it was read already, if one of the folders is one.
     """
     extensions: dict[str, tuple[str, ...]] = {}
-    for folder in filter(None, map(resolved_folder, named)):
+    for folder in filter(None, map(disk.resolved_folder, named)):
         read = _identity(folder, checkout)
-        paths: tuple[Path, ...] = (folder,)
-        if not has_build_file(folder):
-            paths = walk_extensions(folder).found
+        paths = (folder,) if disk.has_build_file(folder) else disk.walk_extensions(folder).found
         for path in paths:
             extensions.setdefault(_source(path, read).label, variants_of_source(str(path)))
-        keys: dict[str, str] = {}
-        if known := recipe_of(read):
-            keys = {part.path: part.variant for part in known.parts if part.builder == "setup.py"}
+        known = recipe_of(read)
+        by_setup = [part for part in known.parts if part.builder == "setup.py"] if known else []
+        keys = {part.path: part.variant for part in by_setup}
         for item in read.submodules:
             if not item.empty:
                 continue

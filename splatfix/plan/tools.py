@@ -33,9 +33,8 @@ class Tools(Struct, frozen=True):
 
     torch: Torch
     chosen: BuildToolkit
-    compilers: HostCompilers | None
-    """None where no compiler here fits; ``no_compiler`` says what to install."""
-    no_compiler: Rejected | None
+    compilers: HostCompilers | Rejected
+    """Where none here fits, what to install."""
     rejected: tuple[Considered, ...]
     """Toolkits and compilers that were considered."""
     toolkit_steps: tuple[Step, ...] = ()
@@ -51,20 +50,16 @@ class Tools(Struct, frozen=True):
         toolkit = f"torch was built with CUDA {self.torch.cuda}"
         if self.chosen.toolkit.found_via:
             toolkit = self.chosen.why
-        compiler = ""
-        if self.compilers:
-            compiler = self.compilers.why
-        elif self.no_compiler:
-            compiler = self.no_compiler.what
-        bounds = limits(self.chosen.version)
-        of_bounds = bounds.source if bounds else ""
-        return Reason(toolkit, source_of_releases()), Reason(compiler, of_bounds)
+        compiler, bounds = self.compilers, limits(self.chosen.version)
+        why_compiler = compiler.what if isinstance(compiler, Rejected) else compiler.why
+        of_compiler = Reason(why_compiler, bounds.source if bounds else "")
+        return Reason(toolkit, source_of_releases()), of_compiler
 
     @property
     def before(self) -> tuple[Step, ...]:
-        if self.no_compiler is None:
-            return self.toolkit_steps
-        return (*self.toolkit_steps, *self.no_compiler.todo)
+        if isinstance(self.compilers, Rejected):
+            return (*self.toolkit_steps, *self.compilers.todo)
+        return self.toolkit_steps
 
     @property
     def downloaded(self) -> bool:
@@ -74,7 +69,8 @@ class Tools(Struct, frozen=True):
     @property
     def manual(self) -> int:
         """How many things the user must install: toolkit, compiler."""
-        return (bool(self.toolkit_steps) and not self.downloaded) + (self.no_compiler is not None)
+        by_hand = bool(self.toolkit_steps) and not self.downloaded
+        return by_hand + isinstance(self.compilers, Rejected)
 
     @property
     def cost(self) -> int:
@@ -99,8 +95,9 @@ def _with_compiler(
         assert choice.problem is not None, "there is no value"
         return choice.problem
     compilers = choose_compilers(context.facts, torch, choice.value.toolkit)
-    rejected = (*choice.rejected, *compilers.rejected)
-    return Tools(torch, choice.value, compilers.value, compilers.problem, rejected, toolkit_steps)
+    usable = compilers.value or compilers.problem
+    assert usable is not None, "one of the two is there"
+    return Tools(torch, choice.value, usable, (*choice.rejected, *compilers.rejected), toolkit_steps)
 
 
 def tools_here(context: Context, torch: Torch) -> Tools | Rejected:
@@ -203,8 +200,8 @@ def tools_for_request(request: Request, context: Context) -> Tools | Rejected:
         own = choose_toolkit(facts, torch, context.archs, instead=toolkit)
         choice = Choice(own.value, choice.rejected, own.problem)
     tools = _with_compiler(context, torch, choice, *download)
-    if isinstance(tools, Tools) and tools.no_compiler:
-        return tools.no_compiler
+    if isinstance(tools, Tools) and isinstance(tools.compilers, Rejected):
+        return tools.compilers
     return tools
 
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
+from splatfix import facts as disk
 from splatfix.checks.build import MEMORY_PER_JOB
 from splatfix.checks.checkout.cuda_code import bring
 from splatfix.context import Context
@@ -19,17 +20,6 @@ from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
-from splatfix.facts import (
-    commit_of,
-    compiled_at_first_use,
-    git_folder,
-    is_arch_variable,
-    lending_folders,
-    missing_headers_of,
-    read_source,
-    repository_of,
-    source_texts,
-)
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source, Toolkit
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
@@ -68,11 +58,11 @@ def cuda_build(
     if isinstance(decided, Rejected):
         return decided
     archs, cures = decided
-    build = _build(source, context, tools, _environment(context.facts, source, tools, archs, jobs), cures)
+    build = _build(source, context, tools, *_environment(context.facts, source, tools, archs, jobs), cures)
     if isinstance(build, Rejected):
         return build
     here = context.variables
-    removed = [*_REMOVED, *filter(is_arch_variable, here), *source.switches.off]
+    removed = [*_REMOVED, *filter(disk.is_arch_variable, here), *source.switches.off]
     build = replace(
         build,
         # what declares C++ alone (an OptiX tracer) has no fatbin to look into
@@ -89,39 +79,35 @@ def cuda_build(
 
 def plain_build(source: Source, context: Context, jobs: Jobs) -> BuildWheel | Rejected:
     """Plan the build of a source without CUDA code: whatever compiler is set up here will do."""
-    if source.uses_torch_builder:
-        torch, no_headers = usable_torch(context, cuda=False), usable_headers(context.facts)
-        if isinstance(torch, Rejected):
-            return torch
-        if no_headers:
-            return no_headers
+    for obstacle in (usable_torch(context, cuda=False), usable_headers(context.facts)):
+        if source.uses_torch_builder and isinstance(obstacle, Rejected):
+            return obstacle
     no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
     of_jobs = Reason(f"MAX_JOBS={jobs.count}: {jobs.why}")
-    return _build(source, context, None, ({"MAX_JOBS": str(jobs.count)}, [no_cuda, of_jobs]))
+    return _build(source, context, None, {"MAX_JOBS": str(jobs.count)}, [no_cuda, of_jobs])
 
 
 def _build(
     source: Source,
     context: Context,
     tools: Tools | None,
-    environment: tuple[Mapping[str, str], Sequence[Reason]],
+    variables: dict[str, str],
+    reasons: list[Reason],
     cures: Cures = NO_CURES,
 ) -> BuildWheel | Rejected:
     """Plan a build in this environment, with what its scratch copy asks for: what is copied beside the source, edits."""
     downloads = _downloads(source, context.facts, tools, cures.edits)
     if isinstance(downloads, Rejected):
         return downloads
-    variables, reasons = dict(environment[0]), list(environment[1])
-    folder, copied = Path(source.folder), ""
-    repository = repository_of(folder)
+    folder = Path(source.folder)
+    repository = disk.repository_of(folder)
     if repository != folder:
-        copied = str(repository)
         reasons.append(Reason(f"copies {repository}: its build reads files above {folder}"))
     if "setup.py" in source.build_files:
         reasons.append(Reason("sources and flags: known once setup.py is asked, before anything is compiled"))
     if source.version_from_git:
-        around = (git_folder(path) for path in (folder, *folder.parents))
-        commit = commit_of(next((git for git in around if git), None))
+        around = (disk.git_folder(path) for path in (folder, *folder.parents))
+        commit = disk.commit_of(next((git for git in around if git), None))
         version = f"0+g{commit[:9]}" if commit else "0"
         variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
         reason = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
@@ -136,7 +122,7 @@ def _build(
     return BuildWheel(
         subject=source.label,
         source=source.folder,
-        repository=copied,
+        repository=str(repository) if repository != folder else "",
         setup_call=source.setup_call,
         variables=variables,
         path_first=(str(PurePath(context.interpreter.executable).parent),),
@@ -153,13 +139,13 @@ def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[Ar
         return waits
     versions = dict(python_versions(context.facts))
     # breakages of the C++ standard library come with g++, whoever calls it
-    if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
+    if not isinstance(tools.compilers, Rejected) and "g++" in Path(tools.compilers.cxx).name:
         versions["gcc"] = release(tools.compilers.version)[:2]
     versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
     if archs := tools.chosen.build_archs:
         versions["arch"] = divmod(min(arch.number for arch in archs), 10)
     conditions = BuildConditions(versions, context.machine.system, gpu_missing=waits)
-    texts = dict(source_texts(Path(source.folder)))
+    texts = dict(disk.source_texts(Path(source.folder)))
     by = (tools.chosen.build_archs, tools.torch.version, tools.chosen.ptx)
     cures, choice = needed_cures(source, texts, conditions), choose_archs(source, *by)
     if isinstance(cures, Rejected):
@@ -172,7 +158,7 @@ def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[Ar
         return without
     if any("setup.py" in edit.files for edit in without.edits):
         text = edited("setup.py", texts["setup.py"], without.edits)
-        without_numbers = choose_archs(read_source(Path(source.folder), text), *by)
+        without_numbers = choose_archs(disk.read_source(Path(source.folder), text), *by)
         if isinstance(without_numbers, Rejected):
             return without_numbers
         if without_numbers.decider is Decider.TORCH:
@@ -192,7 +178,7 @@ def waits_for_gpu(source: Source, context: Context) -> bool | Rejected:
         return False
     find = breakage("gpu-at-build").find
     assert find is not None
-    is_edited = find.find(dict(source_texts(Path(source.folder))).get("setup.py", ""))
+    is_edited = find.find(dict(disk.source_texts(Path(source.folder))).get("setup.py", ""))
     # told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask
     asks_which = source.switches.asks_gpu and not own_variables(source)
     if not asks_which and is_edited:
@@ -211,7 +197,7 @@ def _downloads(
     """
     rules = {edit.rule for edit in edits}
     lacking, downloads = [], {}
-    for item in missing_headers_of(source, facts):
+    for item in disk.missing_headers_of(source, facts):
         if item.address:
             downloads[item.address] = item.package
             continue
@@ -247,7 +233,7 @@ def compiled_later(source: Source, context: Context) -> tuple[str, ...] | Reject
 
     Rejected where the machine lacks what its import needs.
     """
-    uses = () if source.modules else compiled_at_first_use(Path(source.folder))
+    uses = () if source.modules else disk.compiled_at_first_use(Path(source.folder))
     if not uses:
         return ()
     newest, lines = max(uses, key=lambda use: release(use.cmake)), few([item.place for item in uses])
@@ -281,7 +267,7 @@ def _environment(
     where that nvcc is a wrapper script.
     """
     toolkit, compilers = tools.chosen.toolkit, tools.compilers
-    assert compilers is not None, "a missing one is rejected before"
+    assert not isinstance(compilers, Rejected), "it was rejected before"
     variables: dict[str, str] = {}
     reasons: list[Reason] = []
 
@@ -303,7 +289,7 @@ def _environment(
         # nvcc finds CCCL through nvcc.profile, the host compiler does not
         headers[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
     lacking = [item.removeprefix("include/") for item in toolkit.missing if item.startswith("include/cu")]
-    if torch and lacking and (borrowed := lending_folders(torch, toolkit.version or "", lacking)):
+    if torch and lacking and (borrowed := disk.lending_folders(torch, toolkit.version or "", lacking)):
         short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
         headers[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
     reasons += [Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()]

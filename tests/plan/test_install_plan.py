@@ -80,7 +80,7 @@ def test_apt_hides_nothing_that_it_lacks(tmp_path: Path, monkeypatch: pytest.Mon
     lost = MissingHeader("a.h", "x.cu", 1, (CUDA_13.root,))
     library = MissingHeader("b.h", "x.cu", 2, (), "libb-dev")
     for lacking, owner in (((lost, library), "CUDA 13"), ((library, lost), "this system")):
-        monkeypatch.setattr(wheel_build, "missing_headers_of", lambda *_, found=lacking: found)
+        monkeypatch.setattr(wheel_build.disk, "missing_headers_of", lambda *_, found=lacking: found)
         error = refused("headers-missing", cuda_source(tmp_path))
         said = [step.line() for step in error.todo]
         assert owner in error.what and "libb-dev" in said[0] and "Install the part" in said[1]

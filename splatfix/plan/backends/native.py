@@ -119,7 +119,7 @@ def build_steps(case: Case, tools: Tools, *options: str, everything: bool = Fals
     # where a toolkit or compiler is installed first, its path is not known yet
     if not tools.toolkit_steps:
         variables["CUDA_HOME"] = tools.chosen.toolkit.root
-    if tools.compilers:
+    if not isinstance(tools.compilers, Rejected):
         variables["CXX"] = tools.compilers.cxx
     build = BuildWheel(
         command=command,
