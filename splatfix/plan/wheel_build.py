@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from splatfix.core.words import counted, few
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source, Toolkit
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
-from splatfix.plan.edits import NO_CURES, BuildConditions, Cures, edited, needed_cures
+from splatfix.plan.edits import Cures, edited, needed_cures
 from splatfix.plan.requirements import usable_headers, usable_torch
 from splatfix.plan.tools import OWN_TOOLKIT, Tools
 
@@ -84,7 +85,7 @@ def plain_build(source: Source, context: Context, jobs: Jobs) -> BuildWheel | Re
             return obstacle
     no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
     of_jobs = Reason(f"MAX_JOBS={jobs.count}: {jobs.why}")
-    return _build(source, context, None, {"MAX_JOBS": str(jobs.count)}, [no_cuda, of_jobs])
+    return _build(source, context, None, {"MAX_JOBS": str(jobs.count)}, [no_cuda, of_jobs], Cures())
 
 
 def _build(
@@ -93,7 +94,7 @@ def _build(
     tools: Tools | None,
     variables: dict[str, str],
     reasons: list[Reason],
-    cures: Cures = NO_CURES,
+    cures: Cures,
 ) -> BuildWheel | Rejected:
     """Plan a build in this environment, with what its scratch copy asks for: what is copied beside the source, edits."""
     downloads = _downloads(source, context.facts, tools, cures.edits)
@@ -144,16 +145,16 @@ def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[Ar
     versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
     if archs := tools.chosen.build_archs:
         versions["arch"] = divmod(min(arch.number for arch in archs), 10)
-    conditions = BuildConditions(versions, context.machine.system, gpu_missing=waits)
     texts = dict(disk.source_texts(Path(source.folder)))
+    needed = partial(needed_cures, source, texts, versions, context.machine.system, gpu_missing=waits)
     by = (tools.chosen.build_archs, tools.torch.version, tools.chosen.ptx)
-    cures, choice = needed_cures(source, texts, conditions), choose_archs(source, *by)
+    cures, choice = needed(), choose_archs(source, *by)
     if isinstance(cures, Rejected):
         return cures
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
-    without = needed_cures(source, texts, replace(conditions, arch_missing=True))
+    without = needed(arch_missing=True)
     if isinstance(without, Rejected):
         return without
     if any("setup.py" in edit.files for edit in without.edits):

@@ -13,27 +13,20 @@ from splatfix.core.toml import parse_toml
 from splatfix.facts import read_source, source_texts
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
 from splatfix.model import Source
-from splatfix.plan.edits import (
-    BuildConditions,
-    Cures,
-    PlannedEdit,
-    apply,
-    edited,
-    needed_cures,
-)
+from splatfix.plan.edits import Cures, PlannedEdit, apply, edited, needed_cures
 from tests.files import put
 
 from .machines import cuda_source, refused
 
-
-def on(
-    cuda: tuple[int, ...], torch: tuple[int, ...] = (2, 11), system: str = "linux", **more: tuple[int, ...]
-) -> BuildConditions:
-    return BuildConditions({"cuda": cuda, "torch": torch, **more}, system)
+Versions = dict[str, tuple[int, ...]]
 
 
-def cures_of(source: Source, conditions: BuildConditions) -> Cures:
-    return require(needed_cures(source, dict(source_texts(Path(source.folder))), conditions))
+def on(cuda: tuple[int, ...], torch: tuple[int, ...] = (2, 11), **more: tuple[int, ...]) -> Versions:
+    return {"cuda": cuda, "torch": torch, **more}
+
+
+def cures_of(source: Source, versions: Versions, system: str = "linux") -> Cures:
+    return require(needed_cures(source, dict(source_texts(Path(source.folder))), versions, system))
 
 
 LINUX_13 = on((13, 0))
@@ -130,8 +123,8 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     files = {"forward.cu": FORWARD, "state.h": HEADER, "third_party/glm/x.h": "uint32_t x;"}
     source = read_source(put(cuda_source(tmp_path), files))
 
-    def needed(conditions: BuildConditions) -> dict[str, tuple[str, ...]]:
-        return {edit.rule: edit.files for edit in cures_of(source, conditions).edits}
+    def needed(versions: Versions, system: str = "linux") -> dict[str, tuple[str, ...]]:
+        return {edit.rule: edit.files for edit in cures_of(source, versions, system).edits}
 
     assert needed(LINUX_13) == {
         "cstdint": ("state.h",),
@@ -139,11 +132,7 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
         "gnu-unique": ("setup.py",),
     }
     assert set(needed(on((12, 8)))) == {"cstdint", "gnu-unique"}
-    assert set(needed(on((13, 0), system="windows"))) == {
-        "cstdint",
-        "cub-functors",
-        "windows-small-char",
-    }
+    assert set(needed(LINUX_13, "windows")) == {"cstdint", "cub-functors", "windows-small-char"}
     edits = cures_of(source, LINUX_13).edits
     assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
     assert "<cstdint>" in edited("state.h", HEADER, edits) and edited("other.h", HEADER, edits) == HEADER
