@@ -331,8 +331,6 @@ def installation(
         variants: by the name of a distribution, keys of the variants that it can be.
         first: steps before the makers, after the dependencies.
     """
-    facts, python = case.context.facts, case.context.interpreter
-    assert python is not None, "it is usable"
     # three lists, so that a build that fails after half an hour has changed nothing in the environment
     verifications: list[InstallStep] = []
     installs: list[InstallStep] = []
@@ -343,7 +341,9 @@ def installation(
         if isinstance(step, BuildWheel) and case.request.in_place and step.edits:
             installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
         verifications.append(VerifyWheel(subject=step.subject, targets=targets))
-        installs.append(InstallWheel(subject=step.subject, replaces=replaced_version(facts, step.subject)))
+        installs.append(
+            InstallWheel(subject=step.subject, replaces=replaced_version(case.context.facts, step.subject))
+        )
         installs.append(CheckImport(subject=step.subject))
     proves = (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
     limits = (
@@ -366,7 +366,4 @@ def installation(
         cannot_prove=limits,
         considered=tuple(dict.fromkeys(draft.considered)),
         notes=(*draft.notes, *conflicts, *dependencies.notes),
-        python=python.executable,
-        prefix=python.prefix,
-        request=case.request,
     )

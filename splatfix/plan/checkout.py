@@ -89,7 +89,8 @@ def read_sources(
             if source.missing_folders:
                 return incomplete(source.label, path, source.missing_folders, request)
             if not source.packages_apart:
-                return _several_setups(path, source, request)
+                names = ", ".join(name or "a computed name" for name in source.setups)
+                return Rejected.of("plan.several-setups", folder=path, names=names)
             by_place |= {f"{path} {package.name}": package for package in source.packages_apart}
     sources = tuple(by_place.values())
     for source in sources:
@@ -227,18 +228,6 @@ def _package(folder: Path, read: Checkout) -> tuple[Sequence[Path], Sequence[str
     names = ", ".join(path.relative_to(folder).as_posix() for path in below)
     note = f"{folder.name} needs extensions that lie below it ({names}); they are built first"
     return [*below, folder], (note,)
-
-
-def _several_setups(folder: Path, source: Source, request: Request) -> Rejected:
-    """Build the rejection for a setup.py of several packages, of which pip builds one."""
-    todo: list[Step] = []
-    for inner in disk.walk_extensions(folder, below=True).found:
-        if disk.read_source(inner).packages_apart:
-            text = "What lies below it has a setup.py of its own"
-            todo.append(request.command(disk.as_typed(inner), text=text))
-    todo.append(say("For its own packages do what its README says, or give each a folder and a setup.py."))
-    names = ", ".join(name or "a computed name" for name in source.setups)
-    return Rejected.of("plan.several-setups", todo=tuple(todo), folder=folder, names=names)
 
 
 def _no_folder(text: str, request: Request) -> NoFolder:

@@ -88,28 +88,25 @@ def plan_dependencies(
         pins += declared
         imports = [item for item in read_scripts(folder)[0].imports if not item.beside]
         missing = missing_modules(facts, imports, declared=declared, brought=brought_by(sources))
-        needed = {name_of(requirement) for requirement in reasons}
-        of_scripts = [text for text in missing.requirements if name_of(text) not in needed]
+        of_scripts = _unlisted(missing.requirements, list(reasons))
         reasons.update(dict.fromkeys(of_scripts, "its scripts import it"))
         optional.update(of_scripts)
         optional_modules.update(dict.fromkeys(name for name in missing.modules if name not in modules))
-        if missing.requirements and not request.with_dependencies:
-            names = ", ".join(missing.requirements)
-            notes.append(
-                f"its scripts import what is not installed: {names} (--with-dependencies installs that)"
-            )
-        notes += [f"its scripts import {repository.words}" for repository in missing.repositories]
-        notes += _unknown("its scripts import", missing.unknown)
-        for step in from_git(facts, missing):
-            names = ", ".join(missing.addresses)
-            notes.append(f"its scripts import {names}, which its requirements take from git: {step.line()}")
+        notes += _notes_of_scripts(request, facts, missing)
     if not request.with_dependencies or not reasons:
         return Dependencies(notes=tuple(notes))
     # torch itself is held by the constraints of the installation
     arguments = pip_arguments(facts, reasons)
     for source in sources:
         pins += read_pins(Path(source.folder))
-    pinned = _pinned(facts, pins)
+    # of several requirements of one package the first, for what is not installed; torch is there, and what goes with one
+    # build of it (torchvision) follows it
+    pinned: dict[str, str] = {}
+    for pin in pins:
+        name = canonicalize_name(pin.name)
+        if pin.spec and name not in ("torch", *COMPANIONS) and version_of(facts, name) is None:
+            with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
+                pinned.setdefault(name, str(Requirement(f"{pin.name}{pin.spec}")))
     step = InstallDependencies(
         requirements=tuple(reasons),
         modules=tuple(modules),
@@ -243,22 +240,21 @@ def _notes_of(facts: Facts, lacks: Lacks) -> list[str]:
     return notes
 
 
+def _notes_of_scripts(request: Request, facts: Facts, missing: MissingModules) -> list[str]:
+    notes = []
+    if missing.requirements and not request.with_dependencies:
+        names = ", ".join(missing.requirements)
+        notes.append(f"its scripts import what is not installed: {names} (--with-dependencies installs that)")
+    notes += [f"its scripts import {repository.words}" for repository in missing.repositories]
+    notes += _unknown("its scripts import", missing.unknown)
+    for step in from_git(facts, missing):
+        names = ", ".join(missing.addresses)
+        notes.append(f"its scripts import {names}, which its requirements take from git: {step.line()}")
+    return notes
+
+
 def _unknown(importer: str, modules: Sequence[str]) -> list[str]:
     if not modules:
         return []
     names = ", ".join(modules)
     return [f"{importer} {names}, not installed; which package brings it is not known here: see its README"]
-
-
-def _pinned(facts: Facts, pins: Sequence[Pin]) -> dict[str, str]:
-    """Return by name the first of several requirements of one package, for what is not installed.
-
-    Torch is there, and what goes with one build of it (torchvision) follows it.
-    """
-    pinned: dict[str, str] = {}
-    for pin in pins:
-        name = canonicalize_name(pin.name)
-        if pin.spec and name not in ("torch", *COMPANIONS) and version_of(facts, name) is None:
-            with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
-                pinned.setdefault(name, str(Requirement(f"{pin.name}{pin.spec}")))
-    return pinned

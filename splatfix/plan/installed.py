@@ -39,12 +39,4 @@ def mend_plan(request: Request, context: Context) -> Plan | Rejected:
             return Rejected.of("plan.nothing-to-mend", name=name, version=distribution.version)
         where = distribution.location
         steps.append(EditSource(subject=name, source=where, edits=tuple(edits), reasons=tuple(reasons)))
-    title = f"edit the installed {', '.join(request.sources)}"
-    return Plan(
-        OptionKind.KEEP,
-        title,
-        tuple(steps),
-        python=python.executable,
-        prefix=python.prefix,
-        request=request,
-    )
+    return Plan(OptionKind.KEEP, f"edit the installed {', '.join(request.sources)}", tuple(steps))

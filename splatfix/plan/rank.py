@@ -62,6 +62,7 @@ def rank(case: Case) -> Options:
 
     Changes nothing and looks at nothing but the case: recorded facts give the same answer anywhere.
     """
+    notes: tuple[str, ...] = ()
     if problem := case.context.no_target:
         # no NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none
         reason = " ".join([problem.what, *(step.text for step in problem.todo)])
@@ -70,13 +71,19 @@ def rank(case: Case) -> Options:
         # --target auto beside a named GPU, on a machine without one, promises something that is not there
         case = replace(case, context=for_targets(case.context))
         answers[OptionKind.DROPIN] = pure(_in_environment_to_be(case))
-        return _options(answers)
-    answers = dict(_answers(case))
-    native_kinds = [kind for kind, answer in answers.items() if isinstance(answer, Plan)]
-    opened = bool(set(native_kinds) - {OptionKind.CONTAINER, *REPLACING})
-    answers[OptionKind.DRIVER] = driver(case, _first_native, opened=opened)
-    notes = tuple(_notes(case, opened=opened))
-    return replace(_options(answers), targets=case.context.archs, subjects=case.subjects, notes=notes)
+    else:
+        answers = dict(_answers(case))
+        available = {kind for kind, answer in answers.items() if isinstance(answer, Plan)}
+        opened = bool(available - {OptionKind.CONTAINER, *REPLACING})
+        answers[OptionKind.DRIVER] = driver(case, _first_native, opened=opened)
+        notes = tuple(_notes(case, opened=opened))
+    plans, rejected = [], []
+    for kind, answer in answers.items():
+        if isinstance(answer, Plan):
+            plans.append(answer)
+        else:
+            rejected.append(RejectedOption(kind, kind.title(), answer.what))
+    return Options(case.context.archs, case.subjects, tuple(plans), tuple(rejected), notes)
 
 
 def advised_options(findings: Sequence[Finding], case: Case) -> Options:
@@ -93,22 +100,11 @@ def advised_options(findings: Sequence[Finding], case: Case) -> Options:
     return replace(options, available=tuple(available), rejected=tuple(rejected), advice=advice)
 
 
-def _options(answers: Mapping[OptionKind, Plan | Rejected]) -> Options:
-    plans, rejected = [], []
-    for kind, answer in answers.items():
-        if isinstance(answer, Plan):
-            plans.append(answer)
-        else:
-            rejected.append(RejectedOption(kind, kind.title(), answer.what))
-    return Options((), (), tuple(plans), tuple(rejected))
-
-
 def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
     yield OptionKind.KEEP, keep(case)
     case = _in_environment_to_be(case)
-    refused = case.sources.refused
-    if any(part.installed for part in case.parts):
-        refused = None  # what is there can be built again from where it came
+    # what is there can be built again from where it came
+    refused = None if any(part.installed for part in case.parts) else case.sources.refused
     for kind, backend in _BACKENDS.items():
         # nobody has looked for wheels: only a build or an install that was asked for asks the network
         if kind is OptionKind.WHEEL and case.prebuilt is None:
@@ -121,10 +117,8 @@ def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
 
 def _first_native(case: Case) -> Plan | None:
     """Return the first plan that does without drop-ins."""
-    for kind, answer in _answers(case):
-        if isinstance(answer, Plan) and kind not in REPLACING:
-            return answer
-    return None
+    plans = (answer for kind, answer in _answers(case) if kind not in REPLACING)
+    return next((plan for plan in plans if isinstance(plan, Plan)), None)
 
 
 def _in_environment_to_be(case: Case) -> Case:
@@ -249,7 +243,16 @@ def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
         if command == "uv sync":  # Poetry builds in isolation whatever it is told
             note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
         notes.append(f"{note} (docs/commands/install.md has the lines)")
-    return replace(plan, considered=(*plan.considered, *case.not_prebuilt), notes=tuple(notes))
+    python = case.context.interpreter
+    assert python is not None, "it is usable"
+    return replace(
+        plan,
+        considered=(*plan.considered, *case.not_prebuilt),
+        notes=tuple(notes),
+        python=python.executable,
+        prefix=python.prefix,
+        request=request,
+    )
 
 
 def _native(case: Case) -> Plan | Rejected:
@@ -330,9 +333,8 @@ def _kept(case: Case) -> Plan | None:
     """Return the plan to do nothing, where what is installed of the sources is known to have native code for every target."""
     if case.context.no_target or not any(part.code for part in case.parts):
         return None
-    python, plan = usable_python(case.context.facts), keep(case)
-    if isinstance(python, Rejected) or isinstance(plan, Rejected) or plan.unsure:
+    plan = keep(case)
+    if isinstance(usable_python(case.context.facts), Rejected) or isinstance(plan, Rejected) or plan.unsure:
         return None
     # nothing is executed, so nothing is proven by it
-    plan = replace(plan, steps=(), proves=(), cannot_prove=(), request=case.request)
-    return replace(plan, python=python.executable, prefix=python.prefix)
+    return replace(plan, steps=(), proves=(), cannot_prove=())

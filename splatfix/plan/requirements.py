@@ -69,9 +69,11 @@ def replaced_version(facts: Facts, name: str) -> str:
 
     A distribution that the environment only sees (another environment's, through a .pth file) stays where it is.
     """
-    interpreter, name = facts.environment.interpreter.value, canonicalize_name(name)
-    for item in facts.environment.distributions.value or () if interpreter else ():
-        inside = interpreter and PurePath(item.location).is_relative_to(interpreter.prefix)
-        if inside and canonicalize_name(item.name) == name:
+    interpreter = facts.environment.interpreter.value
+    if interpreter is None:
+        return ""
+    for item in facts.environment.distributions.value or ():
+        inside = PurePath(item.location).is_relative_to(interpreter.prefix)
+        if inside and canonicalize_name(item.name) == canonicalize_name(name):
             return item.version
     return ""

@@ -26,7 +26,6 @@ from splatfix.plan.case import (
     torch_obstacles,
 )
 from splatfix.plan.dependencies import plan_dependencies
-from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import usable_python
 from splatfix.plan.tools import (
     Tools,
@@ -57,14 +56,14 @@ def native(case: Case, kind: OptionKind) -> Plan | Rejected:
         return not_applicable(*against)
     find_tools, options = _TOOLS[kind]
     tools = find_tools(case.context, torch)
-    more_by_hand = False
     if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
         # the tools of this machine may lack only a compiler
         here = tools_here(case.context, torch)
         if isinstance(here, Tools) and not here.before:
             return not_applicable("not needed: a toolkit that fits is here")
-        if isinstance(here, Tools) and isinstance(tools, Tools):
-            more_by_hand = tools.manual > here.manual
+        if isinstance(here, Tools) and isinstance(tools, Tools) and tools.manual > here.manual:
+            only = "the installed toolkit fits; only a host compiler is missing"
+            return not_applicable(f"{only}, which another toolkit would need too")
         toolkits = case.context.machine.toolkits
         if toolkits.value is None:
             fits = "one that fits would make this unnecessary"
@@ -72,10 +71,6 @@ def native(case: Case, kind: OptionKind) -> Plan | Rejected:
     if isinstance(tools, Rejected):
         return tools
     reasons = tools.reasons
-    if kind is OptionKind.INSTALL_TOOLKIT and more_by_hand:
-        return not_applicable(
-            "the installed toolkit fits; only a host compiler is missing, which another toolkit would need too"
-        )
     if kind is OptionKind.REBUILD_PTX:
         ptx, own = tools.chosen.ptx, tools.chosen.build_archs
         if ptx is None:
@@ -99,9 +94,14 @@ def build_steps(case: Case, tools: Tools, *options: str, everything: bool = Fals
         everything: also what serves the targets already, because the torch below it changes.
     """
     # a drop-in runs as it is, unless another variant is meant
-    ours = [part for part in case.parts if (not part.dropin or part.unfit) and part.name not in case.kept]
-    # those that lack code for a target, or all where none is known to
-    lacking = [part for part in ours if not everything and _lacks_code(case, part)]
+    ours = [part for part in case.parts if part.name not in case.kept and (part.unfit or not part.dropin)]
+    # those that are not there, cannot be used, or lack code for a target; or all where none is known to
+    lacking = []
+    for part in ours if not everything else ():
+        unusable = not part.installed or part.error or part.unfit
+        archs = case.context.archs if not part.anywhere else ()
+        if unusable or any(code_serves(case, part.code, arch).ok is False for arch in archs):
+            lacking.append(part)
     names = tuple(part.name for part in lacking or ours)
     sources = case.sources.named or sources_of(case.context.facts, names) or ("SOURCE",)
     if case.sources.fetch:
@@ -130,15 +130,6 @@ def build_steps(case: Case, tools: Tools, *options: str, everything: bool = Fals
         variables=variables,
     )
     return (*case.sources.prepare, *tools.before, build, *last)
-
-
-def _lacks_code(case: Case, part: NativePart) -> bool:
-    """Tell whether it is not there, cannot be used, or is known to hold nothing for one of the targets."""
-    if not part.installed or part.error or part.unfit:
-        return True
-    return not part.anywhere and any(
-        code_serves(case, part.code, arch).ok is False for arch in case.context.archs
-    )
 
 
 def build_sources(case: Case) -> Plan | Rejected:

@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.context.torch_wheels import builds_for_all, install_command, no_wheels, preference
@@ -27,7 +26,6 @@ from splatfix.plan.backends.native import build_steps
 from splatfix.plan.case import (
     Case,
     driver_objection,
-    for_targets,
     make_option,
     names_of_archs,
     not_applicable,
@@ -153,27 +151,7 @@ def _why_no_build(case: Case) -> str:
             )
             if obstacle:
                 return f"{text}: {obstacle.rstrip('.')}"
-    if alone := _one_at_a_time(case):
-        each = f"{', '.join(alone)}; name one with --target"
-        return f"{text} at once; in environments of their own they are served: {each}"
     return text
-
-
-def _one_at_a_time(case: Case) -> list[str]:
-    """Say for each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
-    if len(case.context.targets) < 2:
-        return []
-    served, torch = [], case.context.torch
-    for arch in case.context.archs:
-        alone = replace(case, context=for_targets(case.context, (arch,)))
-        if torch is not None and not torch_obstacles(alone)[0]:
-            served.append(f"{arch.sm} by torch {torch.version}, which is installed")
-        elif offers := offers_for(alone):
-            build = best_offer(alone, offers).build
-            served.append(f"{arch.sm} by torch {build.torch} {build.tag}")
-        else:
-            return []
-    return served
 
 
 def _lost_here(case: Case, build: TorchBuild) -> str:
