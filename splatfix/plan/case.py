@@ -22,15 +22,7 @@ from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.tables import parse_version
 from splatfix.model import Considered, FatbinGroup, Finding, Status
-from splatfix.model.option import (
-    NO_SOURCES,
-    LaneSummary,
-    Limit,
-    OptionKind,
-    Plan,
-    Request,
-    SourceSummary,
-)
+from splatfix.model.option import NO_SOURCES, LaneSummary, Limit, OptionKind, Plan, Request, SourceSummary
 from splatfix.model.steps import (
     BuildWheel,
     CheckImport,
@@ -163,11 +155,7 @@ def names_of_archs(archs: Iterable[Arch]) -> str:
 def code_serves(
     case: Case, code: Sequence[FatbinGroup], arch: Arch, unread: str = "it shows no GPU code"
 ) -> Compatibility:
-    """Judge whether every fatbin of a library has something for a GPU.
-
-    Args:
-        unread: what is said of a library without code.
-    """
+    """Judge whether every fatbin of a library has something for a GPU; ``unread`` is said of one without code."""
     if not code:
         return Compatibility(None, unread)
     coverage = case.context.judge(code, arch)
@@ -205,11 +193,7 @@ def torch_obstacles(case: Case) -> tuple[list[str], list[str]]:
 
 
 def driver_objection(case: Case, cuda: str, *, anywhere: bool = False) -> Compatibility:
-    """Judge whether this machine's driver starts a CUDA runtime.
-
-    Args:
-        anywhere: also where no target is in this machine.
-    """
+    """Judge whether this machine's driver starts a CUDA runtime; ``anywhere``: also where no target is in this machine."""
     if not case.here and not anywhere:
         return Compatibility(None, "no target is in this machine, so its driver has no say")
     numbers, version = release(cuda), case.context.driver_version
@@ -240,11 +224,7 @@ def repair_of(finding: Finding) -> tuple[Step, ...]:
 
 
 def make_option(
-    case: Case,
-    kind: OptionKind,
-    steps: Sequence[Step],
-    reasons: Sequence[Reason],
-    unsure: Sequence[str] = (),
+    case: Case, kind: OptionKind, steps: Sequence[Step], reasons: Sequence[Reason], unsure: Sequence[str] = ()
 ) -> Plan:
     """Build the plan for a machine, with what it can and cannot verify about it."""
     proves, limits, on_the_cpu = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS], [], ""
@@ -327,7 +307,6 @@ def installation(
 
     Args:
         draft: kind, targets, and what was considered for it.
-        makers: how the wheels come about.
         variants: by the name of a distribution, keys of the variants that it can be.
         first: steps before the makers, after the dependencies.
     """

@@ -155,11 +155,7 @@ def _folders_of(
 def _of_checkout(
     folder: Path, read: Checkout, known: StackRecipe | None, empty: Sequence[str], request: Request
 ) -> tuple[Sequence[Path], Sequence[str], Checkout] | Rejected:
-    """Return the extensions of a checkout: those of its recipe, and what else it holds.
-
-    Args:
-        empty: its submodules that nothing is known to need.
-    """
+    """Return the extensions of a checkout: those of its recipe, and what else it holds; its ``empty`` submodules serve none."""
     notes = []
     recognition = recognise(read)
     if recognition and stack_of(read):
@@ -214,8 +210,7 @@ def _of_checkout(
 
 
 def _package(folder: Path, read: Checkout) -> tuple[Sequence[Path], Sequence[str]]:
-    """Return a package; before it the extensions below it that it or the checkout's scripts import, or all of them where it
-    compiles nothing itself."""
+    """Return a package; before it the extensions below it that are imported, or all of them where it compiles nothing itself."""
     below: tuple[Path, ...] = ()
     if disk.is_clone(folder) or has_stack_files(folder):
         below = disk.walk_extensions(folder, below=True).found
@@ -290,12 +285,7 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
 
 
 def checkout_to_replace(text: str, checkout: Checkout | None, request: Request) -> Checkout | Rejected:
-    """Return what is known of a SOURCE whose extensions drop-ins are to take the place of.
-
-    Args:
-        checkout: as it was read already, if it is that folder.
-        request: what the commands of a rejection go on with.
-    """
+    """Return what is known of a SOURCE whose extensions drop-ins are to take the place of."""
     folder = disk.resolved_folder(text)
     if folder is None:
         return _no_folder(text, request)
@@ -371,11 +361,9 @@ def _other_kind(folder: Path) -> Rejected | None:
 def incomplete(
     subject: str | Path, folder: Path, lacking: Sequence[str], request: Request = _NOTHING_ASKED
 ) -> Incomplete:
-    """Reject a folder that lacks submodules, or files of its own, with what fills them: in the checkout around it, if any.
+    """Reject a folder that lacks these submodules or files, with what fills them: in the checkout around it, if any.
 
-    Args:
-        lacking: relative to ``folder``; what is above it may be meant.
-        request: what goes on once the submodules were fetched; the folder alone where it names nothing.
+    What goes on once they were fetched is the request; the folder alone where that names nothing.
     """
     root = disk.checkout_around(folder)
     paths = [Path(os.path.relpath(folder / path, root)).as_posix() for path in lacking]
@@ -408,11 +396,7 @@ def incomplete(
 
 
 def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) -> dict[str, tuple[str, ...]]:
-    """Return by name the variants of the extensions of incomplete folders: those there, and what is known of the empty ones.
-
-    Args:
-        checkout: as it was read already, if one of the folders is one.
-    """
+    """Return by name the variants of the extensions of incomplete folders: those there, and what is known of the empty ones."""
     extensions: dict[str, tuple[str, ...]] = {}
     for folder in filter(None, map(disk.resolved_folder, named)):
         read = _identity(folder, checkout)
@@ -453,10 +437,7 @@ def _no_extension(folder: Path, known: StackRecipe, request: Request) -> Nothing
 
 
 def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts) -> Rejected:
-    """Reject a program that splatfix does not build (LichtFeld, OpenSplat, brush), with what this machine has for it.
-
-    The details hold each need with ``met`` true, false or null (not known).
-    """
+    """Reject a program that splatfix does not build (LichtFeld, OpenSplat, brush), with what this machine has of its needs."""
     machine = facts.machine
     # each need, what was read for it, and what of that fits
     rows: list[tuple[str, Fact[Any], list[str]]] = []

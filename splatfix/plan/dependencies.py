@@ -60,10 +60,7 @@ def plan_dependencies(
 
     A build runs without isolation and its wheel is installed without dependencies, so all must be there already; else it
     would fail at the first import, after a build of many minutes. With ``--with-dependencies`` only what pip cannot cure is
-    rejected.
-
-    Args:
-        prebuilt: labels of the sources that are not built.
+    rejected. What is ``prebuilt``, by its label, needs only what its packages import.
     """
     reasons: dict[str, str] = {}  # by requirement, in the order for pip
     optional: set[str] = set()  # of them, those without which the packages can be built and imported
@@ -123,12 +120,7 @@ def plan_dependencies(
 
 
 def _lacks_of(facts: Facts, source: Source, together: Sequence[Source], *, built: bool) -> Lacks:
-    """Compare a source with the environment.
-
-    Args:
-        together: the sources that are installed with it, which may import each other.
-        built: it is; a wheel that is there needs only what its packages import.
-    """
+    """Compare a source with the environment, and with those installed together with it, which may import each other."""
     pins, brought = read_pins(Path(source.folder)), brought_by((source, *together))
     imported = missing_modules(facts, source.needs, declared=pins, brought=brought)
     to_build: list[str] = []

@@ -34,8 +34,7 @@ def needed_cures(
 
     Args:
         texts: of the files that an edit may change, by their paths relative to the source.
-        versions: of ``cuda``, ``torch``, ``gcc``, ``python`` and the distributions that edits of Python code depend on;
-            ``arch`` is the compute capability of the oldest GPU that is compiled for.
+        versions: of ``cuda``, ``torch``, ``gcc``, ``python``, what edits of Python code depend on, and the oldest ``arch``.
         arch_missing: the numbers written in setup.py leave a target out, or running it would tell them.
         gpu_missing: setup.py compiles its CUDA code only for a GPU in sight, none is, and no variable changes that.
     """

@@ -35,11 +35,7 @@ def host_obstacle(context: Context, dropin: Dropin) -> Rejected | None:
 def imports_of_hosts(
     context: Context, dropins: Sequence[Dropin], *, installing: bool
 ) -> tuple[InstallDependencies, ...] | Rejected:
-    """Return the step that brings what hosts import without asking pip for it; () where all of it is installed.
-
-    Args:
-        installing: what is missing may be installed too; rejected otherwise.
-    """
+    """Return the step that brings what hosts import without asking pip for it, where it may; () where all of it is installed."""
     reasons = {}
     for dropin in dropins:
         for name in imported_by_host(dropin, context.version_of(dropin.host)):

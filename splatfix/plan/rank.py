@@ -55,6 +55,11 @@ _BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
     OptionKind.CONTAINER: container,
     OptionKind.DROPIN: pure,
 }
+# What makes the drop-ins of each backend without a compiler, the best first.
+_WITHOUT_COMPILER: Mapping[str, Callable[[Case, Replacement], Plan | Rejected]] = {
+    "nvrtc": make_dropins_on_gpu,
+    "pure": make_dropins,
+}
 
 
 def rank(case: Case) -> Options:
@@ -179,24 +184,23 @@ class Ranking(Struct, frozen=True):
 def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
     """Rank every option for the sources of a request; rejected where these are wrongly named.
 
-    Args:
-        named: the user named a source; else it is the current folder, and only a CUDA extension there is meant.
+    Where none is ``named``, the current folder is the source, and only a CUDA extension there is meant.
     """
     answer = best(case, shows_options=True)
-    wrongly_named = isinstance(answer, Rejected) and answer.exit_code is Exit.USAGE
-    if isinstance(answer, Rejected) and wrongly_named and named:
+    if isinstance(answer, Plan):
+        if named or answer.targets:
+            return Ranking(rank(case), answer)
+        # a current folder that nobody named and that is no source has no say in what the options are about
+        return Ranking(rank(replace(case, sources=NO_SOURCES)))
+    if answer.exit_code is Exit.USAGE and not named:
+        case = replace(case, sources=NO_SOURCES)
+    elif answer.exit_code is Exit.USAGE:
         # the name of a drop-in is no folder to build, and options serve it all the same
         if isinstance(answer, NoFolder) and case.sources.replacement.dropins:
             return Ranking(rank(case))
         return answer
-    is_source = named or not isinstance(answer, Plan) or bool(answer.targets)
-    # a current folder that nobody named and that is no source has no say in what the options are about
-    if wrongly_named or not is_source:
-        case = replace(case, sources=NO_SOURCES)
     options = rank(case)
-    if isinstance(answer, Plan) and is_source:
-        return Ranking(options, answer)
-    if isinstance(answer, Plan) or case.sources.fetch:  # the options begin with what completes the sources
+    if case.sources.fetch:  # the options begin with what completes the sources
         return Ranking(options)
     if case.sources.prepare:
         answer = replace(answer, todo=())
@@ -205,18 +209,14 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
             replace(plan, proves=()) if plan.kind in BUILDING else plan for plan in options.available
         )
         options = replace(options, available=available)
-    if not named:
-        return Ranking(options)
-    return Ranking(options, answer)
+    return Ranking(options, answer if named else None)
 
 
 def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
     """Return the plan that ``install`` executes: the best among those that the request's backend and options allow.
 
-    Changes nothing; reads the sources of the request.
-
-    Args:
-        shows_options: all options are shown beside it, so that a rejection needs not name the command that shows them.
+    Changes nothing; reads the sources of the request. Where all options are shown beside it, no rejection names the command
+    that shows them.
     """
     request, facts = case.request, case.context.facts
     if case.no_wheel:
@@ -225,7 +225,7 @@ def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
         plan = mend_plan(request, case.context)
     elif request.backend in ("native", "wheels", "auto"):
         plan = _native(case)
-    elif request.backend in WITHOUT_COMPILER:
+    elif request.backend in _WITHOUT_COMPILER:
         plan = _replaced(case)
     else:
         choices = ("native", "wheels", *WITHOUT_COMPILER, "auto")
@@ -296,19 +296,16 @@ def _replaced(case: Case) -> Plan | Rejected:
     replacement = choose_dropins(case.request.sources, case.context.checkout, case.request)
     if isinstance(replacement, Rejected):
         return replacement
-    if case.request.backend == "pure":
-        return make_dropins(case, replacement)
-    plan = make_dropins_on_gpu(case, replacement)
-    if isinstance(plan, Rejected):
+    plan = _WITHOUT_COMPILER[case.request.backend](case, replacement)
+    if isinstance(plan, Rejected) and case.request.backend != "pure":
         return _with_next_best(plan, case, replacement)
     return plan
 
 
 def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tuple[Considered, ...]]:
-    """Return the first plan without a compiler that is possible here, besides the backend that was asked for, and what was
-    passed over."""
+    """Return the first possible plan by another backend without a compiler than was asked for, and what was passed over."""
     passed_over: list[Considered] = []
-    for backend, make in (("nvrtc", make_dropins_on_gpu), ("pure", make_dropins)):
+    for backend, make in _WITHOUT_COMPILER.items():
         if backend == case.request.backend:
             continue
         plan = make(case, replacement)
@@ -323,8 +320,7 @@ def _with_next_best(rejected: Rejected, case: Case, replacement: Replacement) ->
     plan, _ = _best_dropins(case, replacement)
     if plan is None:
         return rejected
-    request = replace(case.request, backend=plan.backend)
-    python = python_option(case.context.facts)
+    request, python = replace(case.request, backend=plan.backend), python_option(case.context.facts)
     again = request.command(*request.sources, more=python, text="Next best here")
     return replace(rejected, todo=(*rejected.todo, again))
 

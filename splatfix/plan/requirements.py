@@ -42,11 +42,7 @@ def usable_headers(facts: Facts) -> NotHere | None:
 
 
 def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:
-    """Return the target environment's torch.
-
-    Args:
-        cuda: it must be a CUDA build; another one is rejected as :class:`NoCuda`.
-    """
+    """Return the target environment's torch; where CUDA is needed, another build is rejected as :class:`NoCuda`."""
     facts, torch, python = context.facts, context.torch, context.interpreter
     where = python.executable if python else "the target Python"
     if facts.environment.torch_installed.value is False:

@@ -171,8 +171,7 @@ def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[Ar
 
 
 def waits_for_gpu(source: Source, context: Context) -> bool | Rejected:
-    """Tell whether a build would compile none of its CUDA code here for want of a GPU in sight, which an edit changes; rejected
-    where no edit does."""
+    """Tell whether an edit has to make this build compile its CUDA code, as no GPU is in sight; rejected where none does."""
     # a variable that changes that is set
     waits = source.switches.by_gpu and not source.switches.on
     if not waits or context.has_working_gpu is True:
@@ -190,12 +189,8 @@ def waits_for_gpu(source: Source, context: Context) -> bool | Rejected:
 def _downloads(
     source: Source, facts: Facts, tools: Tools | None, edits: Sequence[PlannedEdit]
 ) -> dict[str, str] | Rejected:
-    """Return the addresses that the build downloads what is not here from, each with the package that spares that. Reject what
-    the compiler would, or CMake: headers that nothing here has, and no edit takes out.
-
-    Args:
-        tools: None for a source without CUDA code, which needs no more than the system's packages.
-    """
+    """Return the addresses that a build downloads what is not here from, each with the package that spares that. Reject what the
+    compiler would, or CMake: headers that nothing here has, and no edit takes out; without CUDA code those of the system."""
     rules = {edit.rule for edit in edits}
     lacking, downloads = [], {}
     for item in disk.missing_headers_of(source, facts):
@@ -231,9 +226,7 @@ def _downloads(
 
 def compiled_later(source: Source, context: Context) -> tuple[str, ...] | Rejected:
     """Give the sentence for CUDA code that no build compiles, which it is when it is imported or first runs; () for none.
-
-    Rejected where the machine lacks what its import needs.
-    """
+    Rejected where the machine lacks what its import needs."""
     uses = () if source.modules else disk.compiled_at_first_use(Path(source.folder))
     if not uses:
         return ()
@@ -262,11 +255,7 @@ def compiled_later(source: Source, context: Context) -> tuple[str, ...] | Reject
 def _environment(
     facts: Facts, source: Source, tools: Tools, archs: ArchChoice, jobs: Jobs
 ) -> tuple[dict[str, str], list[Reason]]:
-    """Decide everything a build needs to know, in variables, so that nothing is left to what happens to be set; and why.
-
-    CUDA_HOME is the toolkit's real root: torch would take the folder above the first nvcc on PATH, which is wrong
-    where that nvcc is a wrapper script.
-    """
+    """Decide everything a build needs to know, in variables, so that nothing is left to what happens to be set; and why."""
     toolkit, compilers = tools.chosen.toolkit, tools.compilers
     assert not isinstance(compilers, Rejected), "it was rejected before"
     variables: dict[str, str] = {}
@@ -276,6 +265,7 @@ def _environment(
         variables.update(names)
         reasons.extend(Reason(f"{name}={value}: {why}", found_via) for name, value in names.items())
 
+    # its real root: torch would take the folder above the first nvcc on PATH, which may be a wrapper script
     decide({"CUDA_HOME": toolkit.root}, tools.chosen.why)
     variables |= {"CC": compilers.cc, "CXX": compilers.cxx}
     reasons.append(Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"))

@@ -19,10 +19,9 @@ from splatfix.plan.case import Case, make_option, not_applicable
 
 
 def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: bool) -> Plan | Rejected:
-    """Upgrade the driver; then what is possible with it.
+    """Upgrade the driver; then what is possible with it, by the first plan for native code of another case.
 
     Args:
-        first_native: the first plan for native code of another case.
         opened: some plan for native code is possible under the driver that is here.
     """
     if not case.here:
@@ -57,8 +56,7 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
 
 
 def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | None:
-    """Return the oldest driver that would do, what asks for it, and its source, where that is newer than the one here; of several
-    the one that asks for most."""
+    """Return the oldest driver that would do, of what asks for most, why, and its source, where it is newer than the one here."""
     needs: list[tuple[tuple[int, ...], str, str]] = []
     for target in case.context.targets:
         floor = drivers.gpu_driver_floor(target.arch)

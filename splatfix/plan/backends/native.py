@@ -87,12 +87,8 @@ def native(case: Case, kind: OptionKind) -> Plan | Rejected:
 
 
 def build_steps(case: Case, tools: Tools, *options: str, everything: bool = False) -> tuple[Step, ...]:
-    """List the steps that get the tools, compile by a command, and confirm the result.
-
-    Args:
-        options: of ``splatfix install``.
-        everything: also what serves the targets already, because the torch below it changes.
-    """
+    """List the steps that get the tools, compile by a command with these options, and confirm the result; with ``everything``
+    also of what serves the targets already, because the torch below it changes."""
     # a drop-in runs as it is, unless another variant is meant
     ours = [part for part in case.parts if part.name not in case.kept and (part.unfit or not part.dropin)]
     # those that are not there, cannot be used, or lack code for a target; or all where none is known to

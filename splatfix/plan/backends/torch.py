@@ -209,10 +209,7 @@ def offers_for(case: Case) -> list[Offer]:
 
 def other_builds(case: Case, *, leaving_out: str = "") -> list[RankedBuild]:
     """List builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
-
-    Args:
-        leaving_out: what is not asked: ``driver``, ``python`` or ``glibc``; it tells what stands in the way.
-    """
+    Leaving ``driver``, ``python`` or ``glibc`` out of it tells what stands in the way."""
     context, driver = case.context, case.driver if leaving_out != "driver" else None
     for unknown in (False, True):
         builds = builds_for_all(
