@@ -15,6 +15,7 @@ from splatfix.knowledge.breakages import Breakage, breakage, breakages
 from splatfix.model import Source
 from splatfix.plan.edits import Cures, PlannedEdit, apply, edited, needed_cures
 from tests.files import put
+from tests.tables import data
 
 from .machines import cuda_source, refused
 
@@ -31,6 +32,7 @@ def cures_of(source: Source, versions: Versions, system: str = "linux") -> Cures
 
 LINUX_13 = on((13, 0))
 
+TABLES = data(__file__)
 SAMPLES: dict[str, dict[str, str]] = parse_toml((Path(__file__).parent / "edits.toml").read_text())
 HEADER, FORWARD = SAMPLES["cstdint"]["before"], SAMPLES["cub-functors"]["before"]
 
@@ -58,21 +60,7 @@ def test_old_standards_in_every_spelling(key: str) -> None:
         assert concerns(breakage(key), "setup.py", f'flags = ["{flag}"]'), flag
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        '"-gencode=arch=compute_70,code=sm_70"',
-        '"-gencode", "arch=compute_70,code=[sm_70,compute_70]"',
-        "'--generate-code=arch=compute_70,code=sm_70'",
-        '"--generate-code", "arch=compute_90a,code=sm_90a"',
-        '"-arch", "sm_86"',
-        '"-arch=native"',
-        '"-arch", "all-major"',
-        '"--gpu-architecture=sm_86"',
-        '"--gpu-architecture=compute_86", "--gpu-code=sm_86"',
-        '"-arch=compute_86", "-code", "sm_86,compute_86"',
-    ],
-)
+@pytest.mark.parametrize("flags", TABLES["forms_of_arch"])
 def test_every_form_of_an_arch_is_left_to_torch(flags: str) -> None:
     """As nvcc --help names the options; what is left may not hold the word that switches torch's own choice off."""
     item = breakage("fixed-architectures")
@@ -85,18 +73,7 @@ def test_every_form_of_an_arch_is_left_to_torch(flags: str) -> None:
     assert apply(item, left) == left
 
 
-@pytest.mark.parametrize(
-    ("rule", "name", "text"),
-    [
-        ("fixed-architectures", "setup.py", 'nvcc = ["-O3", "-march=native"]'),
-        ("fixed-architectures", "setup.py", 'nvcc = ["--maxrregcount=64"]'),
-        ("fixed-architectures", "setup.py", 'all = "-arch"'),
-        ("cmake-architectures", "CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 75 86)"),
-        ("cmake-architectures", "CMakeLists.txt", 'CUDA_ARCHITECTURES "120;100-real"'),
-        ("cmake-architectures", "CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES native)"),
-        ("cmake-architectures", "CMakeLists.txt", "set(OTHER 70 75)"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "name", "text"), TABLES["left_alone"])
 def test_what_names_no_dropped_architecture_is_left_alone(rule: str, name: str, text: str) -> None:
     assert not concerns(breakage(rule), name, text)
     assert apply(breakage(rule), text) == text
@@ -183,25 +160,7 @@ def test_a_header_and_what_includes_it_may_both_be_cured(name: str) -> None:
     assert lines[1] == f"#define {lines[0].split()[1]}"
 
 
-OLD_CCCL = """\
-#include <cub/cub.cuh>
-#include <thrust/device_vector.h>
-#include <thrust/transform.h>
-struct Twice : public thrust::unary_function<float, float> {
-  __host__ __device__ float operator()(const float &x) const { return 2 * x; }
-};
-struct Add : public thrust::binary_function<float, float, Twice::result_type> { cub::Equality same; };
-void run(float *in, float *out, void *temp, size_t bytes, int n) {
-  cub::CountingInputIterator<int> count(0);
-  cub::ConstantInputIterator<float, int> one(1.0f);
-  cub::TransformInputIterator<float, Twice, float *> twice(in, Twice());
-  cub::DiscardOutputIterator<> nothing;
-  cub::DeviceReduce::Reduce(temp, bytes, twice, out, n, cub::Max(), 0.0f);
-  cub::DeviceScan::ExclusiveScan(temp, bytes, one, out, cub::Difference(), 0.0f, n);
-  cub::DeviceRunLengthEncode::Encode(temp, bytes, count, nothing, nothing, (int *)out, n);
-  thrust::transform(thrust::device, in, in + n, out, thrust::identity<float>());
-}
-"""
+OLD_CCCL: str = TABLES["old_cccl"]
 
 
 @pytest.mark.native
@@ -227,15 +186,7 @@ def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-KERNEL = """\
-#include <cooperative_groups.h>
-namespace cg = cooperative_groups;
-__global__ void add(const int *ids, float *sums, float value) {
-  auto warp = cg::tiled_partition<32>(cg::this_thread_block());
-  auto same = cg::labeled_partition(warp, ids[threadIdx.x]);
-  if (same.thread_rank() == 0) atomicAdd(&sums[ids[threadIdx.x]], value * same.size());
-}
-"""
+KERNEL: str = TABLES["labeled_partition"]
 
 
 @pytest.mark.parametrize(
