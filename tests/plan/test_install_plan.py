@@ -7,10 +7,14 @@ from msgspec.structs import replace
 from splatfix.checks import run_checks, select
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Rejected, SplatfixError
+from splatfix.core.resources import TOOLKIT_MARKER
+from splatfix.facts import LiveSystem
+from splatfix.facts.machine.toolkits import in_cache
 from splatfix.model import Fact, Facts, Gpu, MissingHeader, ToolkitChoice
 from splatfix.model.steps import InstallDependencies
-from splatfix.plan import BuildWheel, InstallWheel, Plan, wheel_build
+from splatfix.plan import BuildWheel, InstallWheel, Plan, ProvideToolkit, wheel_build
+from splatfix.plan.tools import own_toolkit
 from tests.archs import archs, goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
@@ -449,3 +453,49 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
         clone, ours = (step.command.argv for step in error.todo if step.command)
         assert clone == ("git", "clone", "--recursive", "https://x.org/glm", f"{inside}/glm")
         assert ours == ("splatfix", "install", str(tmp_path), *options, "--fetch-submodules")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPLATFIX_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_toolkit_of_ours_comes_first_and_the_build_uses_it(tmp_path: Path, cache: Path) -> None:
+    source, facts = cuda_source(tmp_path / "s"), machine(toolkits=(CUDA_12,))
+    made = plan(source, facts, provide_toolkit=True)
+    first, build = step_of(made, ProvideToolkit), made.steps[1]
+    assert made.steps[0] is first and isinstance(build, BuildWheel)
+    assert build.variables["CUDA_HOME"] == first.root == f"{cache}/toolkits/cuda-13.0/nvidia/cu13"
+    assert f"{first.root}/include/cccl" in build.variables["CPATH"]
+    assert first.requirements[0].endswith("==13.0.2"), "not what this torch itself depends on"
+    assert "nvidia-nvvm==13.0.*" in first.requirements, "a newer nvvm writes PTX that this ptxas refuses"
+    assert any("12.8" in road.what for road in made.considered)
+    # nobody downloads a gigabyte without being asked
+    error = refused("no-matching-toolkit", source, facts)
+    assert "--provide-toolkit" in error.todo[-1].line()
+    assert plan(source, machine(), provide_toolkit=True).steps[0].kind == "build-wheel"
+    # one that is there is used without asking
+    put(cache, {f"toolkits/cuda-13.0/{TOOLKIT_MARKER}": "{}"})
+    assert in_cache(LiveSystem(env={"SPLATFIX_CACHE": "/nowhere"})).value == ()
+    there = in_cache(LiveSystem())
+    build = plan(source, changed(facts, own_toolkits=there)).steps[0]
+    assert there.value == ("13.0",)
+    assert isinstance(build, BuildWheel) and build.variables["CUDA_HOME"].startswith(str(cache))
+
+
+def test_cuda_12_is_not_provided(tmp_path: Path) -> None:
+    old = replace(TORCH, version="2.8.0+cu128", cuda="12.8")
+    assert all(
+        isinstance(made, Rejected) for made in (own_toolkit(old, "linux"), own_toolkit(TORCH, "windows"))
+    )
+    facts = machine(torch=old, toolkits=())
+    asked, not_asked = (
+        " ".join(
+            step.line()
+            for step in problem_of(plan, cuda_source(tmp_path), facts, provide_toolkit=provide).todo
+        )
+        for provide in (True, False)
+    )
+    assert "--provide-toolkit cannot help: PyPI has no compiler of CUDA 12" in asked
+    assert "--provide-toolkit" not in not_asked
