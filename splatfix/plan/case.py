@@ -315,7 +315,9 @@ def installation(
     installs: list[InstallStep] = []
     for step in makers:
         # a drop-in's own kernels are compiled, and so shown, while it is made
-        targets = () if isinstance(step, MakeDropin) else step.targets
+        targets: tuple[Arch, ...] = ()
+        if not isinstance(step, MakeDropin):
+            targets = step.targets
         # the checkout is edited only once the wheel made with the same edits has been verified
         if isinstance(step, BuildWheel) and case.request.in_place and step.edits:
             installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))

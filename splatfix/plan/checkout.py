@@ -159,8 +159,10 @@ def _of_checkout(
     notes = []
     recognition = recognise(read)
     if recognition and stack_of(read):
-        origin = "of " if recognition.own else ""
-        notes.append(f"{folder} is a checkout {origin}{recognition.words}")
+        origin = recognition.words
+        if recognition.own:
+            origin = f"of {origin}"
+        notes.append(f"{folder} is a checkout {origin}")
     # the folders of its recipe that setup.py builds, and those that something else does
     ours: list[Path] = []
     others: list[Path] = []
@@ -168,10 +170,14 @@ def _of_checkout(
         path, by_setup = disk.resolved_folder(folder / part.path), part.builder == "setup.py"
         if known and part.path and by_setup and not path:
             notes.append(f"{part.path} is not in this checkout, although {known.name} has it; it is left out")
+        elif part.note and part.path in ("", "."):
+            notes.append(part.note)
         elif part.note:
-            notes.append(part.note if part.path in ("", ".") else f"{part.path}: {part.note}")
-        if path and part.path:
-            (ours if by_setup else others).append(path)
+            notes.append(f"{part.path}: {part.note}")
+        if path and part.path and by_setup:
+            ours.append(path)
+        elif path and part.path:
+            others.append(path)
     # a folder that is there and holds no source is what a plain clone or a zip leaves
     if gone := [os.path.relpath(path, folder) for path in ours if not disk.has_build_file(path)]:
         return incomplete(folder, folder, gone, request)
@@ -400,7 +406,9 @@ def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) 
     extensions: dict[str, tuple[str, ...]] = {}
     for folder in filter(None, map(disk.resolved_folder, named)):
         read = _identity(folder, checkout)
-        paths = (folder,) if disk.has_build_file(folder) else disk.walk_extensions(folder).found
+        paths: tuple[Path, ...] = (folder,)
+        if not disk.has_build_file(folder):
+            paths = disk.walk_extensions(folder).found
         for path in paths:
             extensions.setdefault(_source(path, read).label, variants_of_source(str(path)))
         known = recipe_of(read)

@@ -93,7 +93,9 @@ def plan_dependencies(
     if not request.with_dependencies or not reasons:
         return Dependencies(notes=tuple(notes))
     # torch itself is held by the constraints of the installation
-    arguments = pip_arguments(facts, reasons)
+    arguments, index = pip_arguments(facts, reasons), ""
+    if "--extra-index-url" in arguments:
+        index = arguments[-1]
     for source in sources:
         pins += read_pins(Path(source.folder))
     # of several requirements of one package the first, for what is not installed; torch is there, and what goes with one
@@ -109,7 +111,7 @@ def plan_dependencies(
         modules=tuple(modules),
         optional=tuple(name for name in reasons if name in optional),
         optional_modules=tuple(optional_modules),
-        index=arguments[-1] if "--extra-index-url" in arguments else "",
+        index=index,
         pins=tuple(pinned.values()),
         reasons=tuple(
             Reason(f"{pinned.get(name_of(name), name)}: {reason}", "the text of its Python files")

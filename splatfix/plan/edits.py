@@ -40,7 +40,9 @@ def needed_cures(
     """
     edits: list[PlannedEdit] = []
     by_variables: list[Breakage] = []
-    by_cmake = "CMakeLists.txt" in source.build_files and not source.uses_torch_builder
+    builder = "setup.py"
+    if "CMakeLists.txt" in source.build_files and not source.uses_torch_builder:
+        builder = "cmake"
     code_of_files = {name: without_comments(name, text) for name, text in texts.items()}
     for record in breakages():
         find, when = record.find, record.when
@@ -51,7 +53,7 @@ def needed_cures(
             and not when.lacks
             and (arch_missing or not when.arch_missing)
             and (gpu_missing or not when.gpu_missing)
-            and when.builder in ("", "cmake" if by_cmake else "setup.py")
+            and when.builder in ("", builder)
             and (when.sources_match is None or any(map(when.sources_match.search, code_of_files.values())))
         )
         if not applies and not record.always_edit:
@@ -72,7 +74,9 @@ def needed_cures(
                 no_edit=record.no_edit,
             )
         if record.edits:
-            cures = record.symptom if applies else f"{record.cure}, harmless where it is not needed"
+            cures = record.symptom
+            if not applies:
+                cures = f"{record.cure}, harmless where it is not needed"
             edits.append(PlannedEdit(record.key, files, cures, origin))
         if record.variables:
             by_variables.append(record)

@@ -109,7 +109,7 @@ def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
     yield OptionKind.KEEP, keep(case)
     case = _in_environment_to_be(case)
     # what is there can be built again from where it came
-    refused = None if any(part.installed for part in case.parts) else case.sources.refused
+    refused = not any(part.installed for part in case.parts) and case.sources.refused
     for kind, backend in _BACKENDS.items():
         # nobody has looked for wheels: only a build or an install that was asked for asks the network
         if kind is OptionKind.WHEEL and case.prebuilt is None:
@@ -205,11 +205,15 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
     if case.sources.prepare:
         answer = replace(answer, todo=())
     elif not isinstance(answer, NotHere):  # what refuses the source itself no option cures
-        available = tuple(
-            replace(plan, proves=()) if plan.kind in BUILDING else plan for plan in options.available
-        )
-        options = replace(options, available=available)
-    return Ranking(options, answer if named else None)
+        available = []
+        for plan in options.available:
+            if plan.kind in BUILDING:
+                plan = replace(plan, proves=())
+            available.append(plan)
+        options = replace(options, available=tuple(available))
+    if not named:
+        return Ranking(options)
+    return Ranking(options, answer)
 
 
 def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:

@@ -44,7 +44,9 @@ def usable_headers(facts: Facts) -> NotHere | None:
 def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:
     """Return the target environment's torch; where CUDA is needed, another build is rejected as :class:`NoCuda`."""
     facts, torch, python = context.facts, context.torch, context.interpreter
-    where = python.executable if python else "the target Python"
+    where = "the target Python"
+    if python:
+        where = python.executable
     if facts.environment.torch_installed.value is False:
         install = pip(facts, "install", "torch")  # the drop-ins run with any
         if cuda:
@@ -56,7 +58,9 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:
         return Rejected.of("plan.torch-unreadable", todo=(reinstall,), where=where, error=error)
     if torch.cuda or not cuda:
         return torch
-    todo, build = torch_for(context, context.targets)[:1], "ROCm" if torch.hip else "CPU-only"
+    todo, build = torch_for(context, context.targets)[:1], "CPU-only"
+    if torch.hip:
+        build = "ROCm"
     return NoCuda.of("plan.cpu-only-torch", todo=todo, version=torch.version, where=where, build=build)
 
 

@@ -48,8 +48,8 @@ def summarise(
         )
     if isinstance(read, Rejected):
         return SourceSummary(replacement=replacement, refused=read)
-    for source in read.built_from.values() if context else ():
-        waits = waits_for_gpu(source, context)
+    for source in read.built_from.values():
+        waits = context and waits_for_gpu(source, context)
         if isinstance(waits, Rejected):
             return SourceSummary(replacement=replacement, refused=waits)
     return replace(read, named=named, replacement=replacement)

@@ -218,7 +218,9 @@ def own_toolkit(torch: Torch, system: str, libc: str = "") -> ProvideToolkit | R
         return not_applicable(f"the toolkit's wheels need glibc, this is {libc}")
     # in the very version that this torch depends on where that is known
     cuda, exact = f"{numbers[0]}.{numbers[1]}", cuda_of_torch(torch.version) or ""
-    wheels = recipe(exact if exact.startswith(f"{cuda}.") else cuda)
+    wheels = recipe(cuda)
+    if exact.startswith(f"{cuda}."):
+        wheels = recipe(exact)
     if wheels is None:
         return not_applicable(f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})")
     folder = toolkit_folder(cuda, user_cache())

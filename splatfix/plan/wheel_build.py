@@ -30,18 +30,10 @@ from splatfix.plan.tools import OWN_TOOLKIT, Tools
 
 # Settings of other builds. They would silently change this one: flags for nvcc may carry an architecture, a path for
 # Python another torch, and pip's own settings another destination.
-_REMOVED = [
-    "TORCH_CUDA_ARCH_LIST",
-    "CUDA_PATH",
-    "NVCC_PREPEND_FLAGS",
-    "NVCC_APPEND_FLAGS",
-    "NVCC_CCBIN",
-    "CUDAHOSTCXX",
-    "PYTORCH_NVCC",
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "PYTHONSTARTUP",
-]
+_REMOVED = (
+    *("TORCH_CUDA_ARCH_LIST", "CUDA_PATH", "CUDAHOSTCXX", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"),
+    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "PYTORCH_NVCC"),
+)
 
 
 class Jobs(Struct, frozen=True):
@@ -102,14 +94,18 @@ def _build(
         return downloads
     folder = Path(source.folder)
     repository = disk.repository_of(folder)
+    copied = ""
     if repository != folder:
+        copied = str(repository)
         reasons.append(Reason(f"copies {repository}: its build reads files above {folder}"))
     if "setup.py" in source.build_files:
         reasons.append(Reason("sources and flags: known once setup.py is asked, before anything is compiled"))
     if source.version_from_git:
         around = (disk.git_folder(path) for path in (folder, *folder.parents))
         commit = disk.commit_of(next((git for git in around if git), None))
-        version = f"0+g{commit[:9]}" if commit else "0"
+        version = "0"
+        if commit:
+            version = f"0+g{commit[:9]}"
         variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
         reason = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
         reasons.append(Reason(f"SETUPTOOLS_SCM_PRETEND_VERSION={version}: {reason}"))
@@ -123,7 +119,7 @@ def _build(
     return BuildWheel(
         subject=source.label,
         source=source.folder,
-        repository=str(repository) if repository != folder else "",
+        repository=copied,
         setup_call=source.setup_call,
         variables=variables,
         path_first=(str(PurePath(context.interpreter.executable).parent),),
@@ -227,8 +223,8 @@ def _downloads(
 def compiled_later(source: Source, context: Context) -> tuple[str, ...] | Rejected:
     """Give the sentence for CUDA code that no build compiles, which it is when it is imported or first runs; () for none.
     Rejected where the machine lacks what its import needs."""
-    uses = () if source.modules else disk.compiled_at_first_use(Path(source.folder))
-    if not uses:
+    uses = disk.compiled_at_first_use(Path(source.folder))
+    if source.modules or not uses:
         return ()
     newest, lines = max(uses, key=lambda use: release(use.cmake)), few([item.place for item in uses])
     text = f"no build compiles the CUDA code of {source.label}: {newest.builder} does when it first runs, in {lines}"

@@ -73,9 +73,9 @@ def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | Non
     for part in case.parts:
         entries = (entry for group in part.code for entry in group.entries if entry.kind is EntryKind.PTX)
         newest_ptx = max((entry.ptx_version for entry in entries if entry.ptx_version), default=None)
-        of_ptx = drivers.cuda_of_ptx_isa(newest_ptx) if newest_ptx else None
-        branch = drivers.first_branch_of_cuda(of_ptx) if of_ptx else None
-        for arch in case.context.archs if branch else ():
+        of_ptx = newest_ptx and drivers.cuda_of_ptx_isa(newest_ptx)
+        branch = of_ptx and drivers.first_branch_of_cuda(of_ptx)
+        for arch in case.context.archs:
             verdict = case.context.judge(part.code, arch)
             if branch and verdict.too_new_ptx and not verdict.missing:
                 reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"

@@ -93,10 +93,10 @@ def build_steps(case: Case, tools: Tools, *options: str, everything: bool = Fals
     ours = [part for part in case.parts if part.name not in case.kept and (part.unfit or not part.dropin)]
     # those that are not there, cannot be used, or lack code for a target; or all where none is known to
     lacking = []
-    for part in ours if not everything else ():
+    for part in ours:
         unusable = not part.installed or part.error or part.unfit
-        archs = case.context.archs if not part.anywhere else ()
-        if unusable or any(code_serves(case, part.code, arch).ok is False for arch in archs):
+        verdicts = (code_serves(case, part.code, arch).ok for arch in case.context.archs)
+        if not everything and (unusable or (not part.anywhere and False in verdicts)):
             lacking.append(part)
     names = tuple(part.name for part in lacking or ours)
     sources = case.sources.named or sources_of(case.context.facts, names) or ("SOURCE",)
@@ -165,7 +165,9 @@ def build_sources(case: Case) -> Plan | Rejected:
             builds.append(build)
             notes += later
     notes += map(why_prebuilt, prebuilt.values())
-    kind = OptionKind.REBUILD if builds else OptionKind.WHEEL
+    kind = OptionKind.WHEEL
+    if builds:
+        kind = OptionKind.REBUILD
     provide: tuple[ProvideToolkit, ...] = ()
     if tools:
         provide = tuple(step for step in tools.toolkit_steps if isinstance(step, ProvideToolkit))

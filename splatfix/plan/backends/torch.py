@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.context.torch_wheels import builds_for_all, install_command, no_wheels, preference
@@ -115,7 +116,7 @@ def _option(case: Case, offers: Sequence[Offer]) -> Plan:
         unsure.append(f"which Python the environment has, so whether torch {build.torch} has a wheel for it")
     if case.here and driver.ok is None:
         unsure.append(driver.reason)
-    options = ["--provide-toolkit"] if best.tools.downloaded else []
+    options = ["--provide-toolkit"] * best.tools.downloaded
     install = InstallTorch(command=step.command, version=version, tag=build.tag)
     steps = (install, *build_steps(case, best.tools, *options, everything=True))
     return make_option(case, OptionKind.OTHER_TORCH, steps, reasons, unsure)
@@ -124,8 +125,10 @@ def _option(case: Case, offers: Sequence[Offer]) -> Plan:
 def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
     """Return the oldest NVIDIA driver under which a build runs on these GPUs; "" where the tables do not say."""
     floors = [drivers.runtime_floor(build.cuda, platform), *map(drivers.gpu_driver_floor, archs)]
-    oldest = max(filter(None, floors), default=None)
-    return driver_words(oldest) if oldest else ""
+    known = [floor for floor in floors if floor]
+    if not known:
+        return ""
+    return driver_words(max(known))
 
 
 def _why_no_build(case: Case) -> str:
@@ -142,10 +145,12 @@ def _why_no_build(case: Case) -> str:
         build, floor = later
         newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
         return f"{text} under driver {context.driver_version}; {newer}"
+    if builds:
+        return text
     # where only this Python or this glibc stands in the way
-    for name in () if builds else ("python", "glibc"):
+    platform, machine = context.platform or "linux", context.machine.machine
+    for name in ("python", "glibc"):
         for item in other_builds(case, leaving_out=name)[:1]:
-            platform, machine = context.platform or "linux", context.machine.machine
             obstacle = wheel_obstacle(
                 item.build, platform, machine, python=context.python, glibc=context.glibc
             )
@@ -188,8 +193,10 @@ def why_torch_stays(case: Case) -> str:
 def as_torch(build: TorchBuild) -> Torch:
     """Return what the facts would say of a published build, once it is installed."""
     version = build.torch.replace("*", "0") + f"+{build.tag}"
-    rules = behaviour(version)
-    return Torch(version, dotted(build.cuda), None, "", knows_archs=rules.supported_arches if rules else ())
+    torch, rules = Torch(version, dotted(build.cuda), None, ""), behaviour(version)
+    if rules is None:
+        return torch
+    return replace(torch, knows_archs=rules.supported_arches)
 
 
 def offers_for(case: Case) -> list[Offer]:
@@ -210,7 +217,9 @@ def offers_for(case: Case) -> list[Offer]:
 def other_builds(case: Case, *, leaving_out: str = "") -> list[RankedBuild]:
     """List builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
     Leaving ``driver``, ``python`` or ``glibc`` out of it tells what stands in the way."""
-    context, driver = case.context, case.driver if leaving_out != "driver" else None
+    context, driver = case.context, case.driver
+    if leaving_out == "driver":
+        driver = None
     for unknown in (False, True):
         builds = builds_for_all(
             context.archs, context.facts, driver=driver, leaving_out=leaving_out, include_unknown=unknown
