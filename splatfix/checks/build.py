@@ -9,7 +9,7 @@ from splatfix.context import Context, Target
 from splatfix.context.architectures import own_choice, own_variables, understood, written
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.coverage import usual_archs
-from splatfix.core.step import Step, prepend_variable, say, set_variable, unset_variable
+from splatfix.core.step import Step, prepend_variable, say, set_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
@@ -253,7 +253,7 @@ def _mended(text: str, torch: Torch) -> tuple[Step, ...]:
     good = [entry for entry in dotted if isinstance(expand_arch_list(entry, torch.version), ArchList)]
     if good:
         return (set_variable(_NAME, ";".join(dict.fromkeys(good))),)
-    return (unset_variable(_NAME), say("Without it torch compiles for the GPUs that it sees."))
+    return (set_variable(_NAME, None), say("Without it torch compiles for the GPUs that it sees."))
 
 
 def _for_targets(context: Context) -> Step:

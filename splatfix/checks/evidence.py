@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from splatfix.checks.registry import Check
 from splatfix.context import Context
 from splatfix.core.reading import Unread
-from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
+from splatfix.core.step import Step, run, say, set_variable
 from splatfix.core.words import counted
 from splatfix.model import CheckoutSource, Compiler, Evidence, Finding, Status
 
@@ -26,7 +26,7 @@ def variable(context: Context, name: str) -> Evidence:
 def set_or_unset(name: str, value: str) -> Step:
     """Set a variable to what is left of its value; unset it where nothing is."""
     if not value:
-        return unset_variable(name)
+        return set_variable(name, None)
     return set_variable(name, value)
 
 
@@ -76,7 +76,7 @@ def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
         text = "Ask for the GPU in the pod's resources (limits: nvidia.com/gpu: 1)"
         return (say(f"{text}; the node needs NVIDIA's device plugin."),)
     if container == "apptainer":
-        return (fill_in("apptainer", "exec", "--nv", "IMAGE", text="On the host, start it with --nv"),)
+        return (run("apptainer", "exec", "--nv", "IMAGE", text="On the host, start it with --nv"),)
     if container == "buildkit":
         return (say("No GPU is there while an image is built; name the GPU with --target."),)
     start = "On the host, start it with the GPU"
@@ -84,7 +84,7 @@ def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
         error = "unresolvable CDI devices', the host needs the NVIDIA Container Toolkit"
         generate = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
         return (
-            fill_in("podman", "run", "--device", "nvidia.com/gpu=all", "IMAGE", text=start),
+            run("podman", "run", "--device", "nvidia.com/gpu=all", "IMAGE", text=start),
             say(f"Where it says '{error} ({_TOOLKIT}): {generate}"),
         )
     engine = _ENGINES.get(container, "docker")
@@ -100,7 +100,7 @@ def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
         host += "."
     compose = "deploy.resources.reservations.devices with driver: nvidia, count: all, capabilities: [gpu]"
     return (
-        fill_in(engine, "run", "--gpus", "all", "IMAGE", text=start),
+        run(engine, "run", "--gpus", "all", "IMAGE", text=start),
         say(f"compose: {compose}."),
         say(host),
     )
@@ -109,7 +109,7 @@ def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
 def start_again(context: Context, *options: str) -> Step:
     """Build the command that starts this container anew with these options, on its host."""
     engine = _ENGINES.get(context.machine.container or "", "docker")
-    return fill_in(engine, "run", *options, "IMAGE", text="On the host, start it anew")
+    return run(engine, "run", *options, "IMAGE", text="On the host, start it anew")
 
 
 # A folder full of damaged files is one trouble, and not a thousand findings.

@@ -12,7 +12,7 @@ from splatfix.context.imports import pip_arguments
 from splatfix.context.installed import torch_family
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, fill_in, say, set_variable
+from splatfix.core.step import Step, run, say, set_variable
 from splatfix.core.versions import release
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, newest_serving
@@ -179,7 +179,7 @@ def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]
     """
     if not targets:
         command = ("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH")
-        return (fill_in(*command, text="Show the command that installs torch for your GPU"),)
+        return (run(*command, text="Show the command that installs torch for your GPU"),)
     serves_all = context.torch_wheel
     best = serves_all
     if best is None:
@@ -197,7 +197,7 @@ def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]
     labels = " and ".join(target.label for target in context.targets)
     alone = f"For {targets[0].arch.sm}, in an environment of its own"
     return (
-        fill_in(
+        run(
             *("FOLDER/bin/python", "-m", "pip", "install", *arguments),
             text=f"No single torch build supports {labels}. {alone}",
         ),

@@ -15,7 +15,7 @@ from splatfix.context import Context, make_context
 from splatfix.context.commands import python_option
 from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
-from splatfix.core.step import BLANKS, Command, Step, say, target_options
+from splatfix.core.step import Command, Step, say, target_options
 from splatfix.core.versions import release
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch, drivers
@@ -272,8 +272,7 @@ def without_rungs(plan: Plan, rungs: Sequence[RungName], reason: str) -> Plan:
 
 def splatfix(case: Case, *arguments: str) -> Command:
     """Build a command of splatfix for the target environment."""
-    argv = ("splatfix", *arguments, *python_option(case.context.facts))
-    return Command(argv, blanks=tuple(word for word in arguments if word in BLANKS))
+    return Command(("splatfix", *arguments, *python_option(case.context.facts)))
 
 
 def confirm(case: Case) -> Confirm:

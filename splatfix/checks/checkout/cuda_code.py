@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from splatfix.checks.evidence import file_of, torch_version, variable
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
-from splatfix.core.step import Step, run, say, set_variable, unset_variable
+from splatfix.core.step import Step, run, say, set_variable
 from splatfix.knowledge.breakages import cures_of_include
 from splatfix.model import CheckoutSource, Evidence, Finding, MissingHeader
 
@@ -31,7 +31,7 @@ def cuda_code_left_out(context: Context, this: Check) -> Iterator[Finding]:
                     f"{label} is built without its CUDA code: {name} is set.",
                     subject=item.path,
                     evidence=variable(context, name),
-                    remedy=unset_variable(name),
+                    remedy=set_variable(name, None),
                 )
         overridden = any(context.variables.get(name) == value for name, value in switches.on.items())
         if not switches.by_gpu or overridden or context.has_working_gpu is not False:
