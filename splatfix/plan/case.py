@@ -325,8 +325,8 @@ def installation(
             InstallWheel(subject=step.subject, replaces=replaced_version(case.context.facts, step.subject))
         )
         installs.append(CheckImport(subject=step.subject))
-    proves = (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
-    limits = (
+    proves: tuple[RungName, ...] = (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
+    limits: tuple[Limit, ...] = (
         Limit(RungName.COMPUTES, "nothing is run; splatfix certify --level 2 does that"),
         Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
     )

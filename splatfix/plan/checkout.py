@@ -127,7 +127,7 @@ def _folders_of(
         return _no_folder(text, request)
     if opened_here := many_things(folder):
         return opened_here
-    read = _identity(folder, checkout)
+    read = _known(folder, checkout)
     known = recipe_of(read)
     if known and known.needs and facts:
         return _program(folder, known, known.needs, facts)
@@ -135,7 +135,7 @@ def _folders_of(
         return _no_extension(folder, known, request)
     empty = [item.path for item in read.submodules if item.empty]
     if empty:
-        read = _whole_checkout(folder, checkout)
+        read = _known(folder, checkout, whole=True)
         # viewers and the like are needed by nothing here
         needed = [item.submodule.path for item in needed_submodules(read)]
         if lacking := [path for path in needed if path in empty]:
@@ -299,15 +299,7 @@ def checkout_to_replace(text: str, checkout: Checkout | None, request: Request) 
         return opened_here
     if not is_source(folder):
         return _no_checkout(folder, request)
-    return _whole_checkout(folder, checkout)
-
-
-def _whole_checkout(folder: Path, checkout: Checkout | None) -> Checkout:
-    """Return all that is known of a folder, read now where it is not the checkout that was read already."""
-    read = _identity(folder, checkout)
-    if read is checkout:
-        return read
-    return disk.read_checkout(folder, ()).value or read
+    return _known(folder, checkout, whole=True)
 
 
 def is_source(folder: Path) -> bool:
@@ -320,10 +312,12 @@ def has_stack_files(folder: Path) -> bool:
     return recognise(Checkout(str(folder), disk.telling_paths(folder))) is not None
 
 
-def _identity(folder: Path, checkout: Checkout | None) -> Checkout:
-    """Return what was read of that very folder, or what tells which stack it is."""
+def _known(folder: Path, checkout: Checkout | None, *, whole: bool = False) -> Checkout:
+    """Return the checkout that was read already, where it is that folder; else what tells which stack it is, or all of it."""
     if checkout and checkout.folder == str(folder):
         return checkout
+    if whole:
+        return disk.read_checkout(folder, ()).value or Checkout(str(folder), ())
     return disk.read_identity(folder).value or Checkout(str(folder), ())
 
 
@@ -381,7 +375,7 @@ def incomplete(
     commits: Mapping[str, str] = {}
     # slow, and asked for commits alone, where git has not recorded them
     if not all(item.recorded for item in submodules):
-        commits = commits_of(_identity(root, None))
+        commits = commits_of(_known(root, None))
     clone = git is not None
     todo = list(how_to_fetch(str(root), submodules, clone=clone, remote=disk.remote_of(git), commits=commits))
     if todo:
@@ -405,7 +399,7 @@ def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) 
     """Return by name the variants of the extensions of incomplete folders: those there, and what is known of the empty ones."""
     extensions: dict[str, tuple[str, ...]] = {}
     for folder in filter(None, map(disk.resolved_folder, named)):
-        read = _identity(folder, checkout)
+        read = _known(folder, checkout)
         paths: tuple[Path, ...] = (folder,)
         if not disk.has_build_file(folder):
             paths = disk.walk_extensions(folder).found
@@ -461,18 +455,18 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
     if needs.adapters:
         names = [item.name for item in machine.adapters.value or ()]
         rows.append((f"a graphics adapter through {needs.adapters}", machine.adapters, names))
-    checked = []
+    checked: list[tuple[bool | None, str]] = []
     for need, fact, fitting in rows:
-        met, found = bool(fitting), ", ".join(fitting) or "none found"
-        checked.append({"met": met, "text": f"{need}: {found}"})
         if fact.value is None:
-            checked[-1] = {"met": None, "text": f"{need}: not known ({fact.error})"}
+            checked.append((None, f"{need}: not known ({fact.error})"))
+        else:
+            checked.append((bool(fitting), f"{need}: {', '.join(fitting) or 'none found'}"))
     marks = {True: "✓", False: "✗", None: "?"}
     return Rejected.of(
         "plan.not-a-python-extension",
         folder=folder,
         name=known.name,
         note=known.note,
-        needs="\n  ".join(f"{marks[row['met']]} {row['text']}" for row in checked),
-        details={"needs": checked},
+        needs="\n  ".join(f"{marks[met]} {text}" for met, text in checked),
+        details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )

@@ -187,7 +187,8 @@ def _rejection(request: Request, facts: Facts, lacks: Lacks, together: Sequence[
             todo.append(request.install(item.clone, *python))
         todo.append(say("Then run this again."))
         # of those that are installed with it
-        willing, others = replace(request, sources=(), with_dependencies=True), []
+        others: list[str] = []
+        willing = replace(request, sources=(), with_dependencies=True)
         for other in together:
             if other is not source and isinstance(plan_dependencies(willing, facts, [other]), Dependencies):
                 others.append(other.folder)

@@ -47,8 +47,8 @@ def imports_of_hosts(
     if not installing:
         install = pip(context.facts, "install", *names)
         too = say("Or add --with-dependencies: then splatfix installs it too, in the same journal.")
-        texts = "; ".join(reasons.values())
-        return Rejected.of("plan.host-import-missing", todo=(install, too), reasons=texts)
+        why = "; ".join(reasons.values())
+        return Rejected.of("plan.host-import-missing", todo=(install, too), reasons=why)
     texts = tuple(map(Reason, reasons.values()))
     return (InstallDependencies(requirements=names, modules=names, reasons=texts),)
 

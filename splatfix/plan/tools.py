@@ -176,7 +176,8 @@ def tools_for_request(request: Request, context: Context) -> Tools | Rejected:
     if context.no_target:
         return context.no_target
     facts, machine = context.facts, context.machine
-    choice, download = context.toolkit, ()
+    choice = context.toolkit
+    download: tuple[Step, ...] = ()
     if request.cuda_home or request.force_cuda_mismatch:
         any_major = request.force_cuda_mismatch
         choice = choose_toolkit(facts, torch, context.archs, request.cuda_home, any_major=any_major)

@@ -12,7 +12,7 @@ from splatfix.core.step import Step, target_options
 from splatfix.knowledge import cubin_runs_on
 from splatfix.model import Considered, Torch
 from splatfix.model.option import OptionKind, Plan
-from splatfix.model.steps import BuildWheel, ProvideToolkit, Reason
+from splatfix.model.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason
 from splatfix.plan.backends.wheels import why_prebuilt
 from splatfix.plan.case import (
     Case,
@@ -190,7 +190,7 @@ def build_sources(case: Case) -> Plan | Rejected:
     draft = Plan(
         kind, title, considered=tuple(considered), notes=tuple(notes), targets=targets, jobs=jobs.count
     )
-    makers = [*prebuilt.values(), *builds]
+    makers: list[BuildWheel | FetchWheel] = [*prebuilt.values(), *builds]
     return installation(case, draft, makers, case.sources.variants, dependencies, provide)
 
 
