@@ -44,12 +44,7 @@ def test_extensions_below_a_package_that_needs_them_are_built_first(
     assert not said or said in notes[0]
 
 
-TWICE = "if __name__ == '__main__':\n    setup(name='poses')\n"
-EITHER = "if __import__('os').name == 'nt':\n    setup(name='a')\nelse:\n    setup(name='b')\n"
-
-
-@pytest.mark.parametrize(("more", "several"), [(TWICE, True), ("try:\n    setup()\nfinally:\n    pass\n", True),
-    ("", False), (EITHER, True), (EITHER.replace("else", "elif 0"), False)])  # fmt: skip
+@pytest.mark.parametrize(("more", "several"), TABLES["several_setups"])
 def test_a_setup_py_of_several_packages_is_refused(tmp_path: Path, more: str, several: bool) -> None:
     """HI-SLAM2: pip ended in "More than one .egg-info directory found"."""
     script = cuda_source(put(tmp_path, {".git/HEAD": ""}), "slam") / "setup.py"

@@ -115,16 +115,7 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     assert "<cstdint>" in edited("state.h", HEADER, edits) and edited("other.h", HEADER, edits) == HEADER
 
 
-@pytest.mark.parametrize(
-    ("rule", "text", "cuda", "gcc", "named"),
-    [
-        ("cstdint", HEADER, (12, 8), (12, 2), False),
-        ("cstdint", HEADER, (12, 8), (13, 2), True),
-        ("cstdint", HEADER, (12, 8), (), False),
-        ("cfloat", "float x = FLT_MAX;", (13, 0), (13, 2), False),
-        ("cfloat", "float x = FLT_MAX;", (12, 6), (13, 2), True),
-    ],
-)
+@pytest.mark.parametrize(("rule", "text", "cuda", "gcc", "named"), TABLES["reasons"])
 def test_a_reason_names_no_other_version(
     tmp_path: Path, rule: str, text: str, cuda: tuple[int, ...], gcc: tuple[int, ...], named: bool
 ) -> None:
@@ -186,19 +177,7 @@ def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-KERNEL: str = TABLES["labeled_partition"]
-
-
-@pytest.mark.parametrize(
-    ("arch", "text", "stops"),
-    [
-        ((6, 1), KERNEL, True),
-        ((7, 0), KERNEL, False),
-        ((), KERNEL, False),
-        ((6, 1), "// no cg::labeled_partition(warp, id) here\nint x;\n", False),
-        ((6, 1), f"#if __CUDA_ARCH__ >= 700\n{KERNEL}#endif\n", False),
-    ],
-)
+@pytest.mark.parametrize(("arch", "text", "stops"), TABLES["stopped"])
 def test_what_no_edit_cures_stops_before_anything_is_built(
     tmp_path: Path, arch: tuple[int, ...], text: str, stops: bool
 ) -> None:
@@ -212,21 +191,7 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
     assert "6.1" in caught.what and "add.cu" in caught.what and "7.0" in caught.what
 
 
-DECLARED = "template <typename T>\n__global__ void fill(T* out, T value);\n"
-GIVEN = "template <typename T>\n__global__ void fill(T* out, T value) { *out = value; }\n"
-SHARED = "template __global__ void fill<float>(float*, float);\n"
-
-
-@pytest.mark.parametrize(
-    ("header", "code", "cuda", "cured"),
-    [
-        (DECLARED, GIVEN + SHARED, (13, 0), True),
-        (DECLARED, GIVEN + SHARED, (12, 8), False),
-        (DECLARED, GIVEN, (13, 0), False),  # whatever launches it, stands in that file
-        (GIVEN, SHARED, (13, 0), False),  # each file has the template whole
-        (f"/* {DECLARED} */", GIVEN + SHARED, (13, 0), False),
-    ],
-)
+@pytest.mark.parametrize(("header", "code", "cuda", "cured"), TABLES["kernel_templates"])
 def test_kernel_templates_of_another_file(
     tmp_path: Path, header: str, code: str, cuda: tuple[int, int], cured: bool
 ) -> None:

@@ -18,6 +18,7 @@ from splatfix.plan.tools import own_toolkit
 from tests.archs import archs, goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
+from tests.tables import data
 
 from .machines import (
     CUDA_12,
@@ -386,21 +387,10 @@ def test_numbers_that_no_rule_can_edit_are_refused(tmp_path: Path) -> None:
     refused("arch-fixed-in-source", folder)
 
 
-COMPUTED = """
-known = ["-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_89,code=sm_89"]
-flags = ["-O3"]
-if torch.cuda.is_available():
-    name = "sm_%d%d" % torch.cuda.get_device_capability(0)
-    flags.append(f"-arch={name}")
-else:
-    flags.extend(known)
-"""
-
-
 @pytest.mark.parametrize("target", ["sm_120", "sm_89"])
 def test_computed_archs_are_edited_away(tmp_path: Path, target: str) -> None:
     """The shape of fused-ssim between March 2025 and CUDA_ARCHITECTURES: the builder's GPU, or a list, decides."""
-    folder = cuda_source(tmp_path, flags="*flags", before=COMPUTED)
+    folder = cuda_source(tmp_path, flags="*flags", before=data(__file__)["computed_archs"])
     (folder / "setup.py").write_text((folder / "setup.py").read_text().replace("[*flags]", "flags"))
     build = build_of(plan(folder, targets=(target,)))
     assert {edit.rule for edit in build.edits} == {"computed-architecture", "fixed-architectures"}
