@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,7 +38,6 @@ from splatfix.model.steps import (
 )
 from splatfix.plan.dependencies import Dependencies
 from splatfix.plan.parts import NativePart, conflict_with, native_parts
-from splatfix.plan.requirements import replaced_version
 
 UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 """What only a run verifies, and for native code only a run on the GPU."""
@@ -309,6 +309,12 @@ def installation(
         variants: by the name of a distribution, keys of the variants that it can be.
         first: steps before the makers, after the dependencies.
     """
+    python = case.context.interpreter
+    there: dict[str, str] = {}
+    # a distribution that the environment only sees (another environment's, through a .pth file) stays where it is
+    for item in reversed(case.context.distributions):
+        if python and PurePath(item.location).is_relative_to(python.prefix):
+            there[canonicalize_name(item.name)] = item.version
     # three lists, so that a build that fails after half an hour has changed nothing in the environment
     verifications: list[InstallStep] = []
     installs: list[InstallStep] = []
@@ -321,9 +327,8 @@ def installation(
         if isinstance(step, BuildWheel) and case.request.in_place and step.edits:
             installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
         verifications.append(VerifyWheel(subject=step.subject, targets=targets))
-        installs.append(
-            InstallWheel(subject=step.subject, replaces=replaced_version(case.context.facts, step.subject))
-        )
+        replaces = there.get(canonicalize_name(step.subject), "")
+        installs.append(InstallWheel(subject=step.subject, replaces=replaces))
         installs.append(CheckImport(subject=step.subject))
     proves: tuple[RungName, ...] = (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
     limits: tuple[Limit, ...] = (

@@ -1,9 +1,6 @@
 """The Python, the targets and the torch that an installation needs, or one clear rejection for each."""
 
 import sys
-from pathlib import PurePath
-
-from packaging.utils import canonicalize_name
 
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context, NotHere
@@ -62,18 +59,3 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:
     if torch.hip:
         build = "ROCm"
     return NoCuda.of("plan.cpu-only-torch", todo=todo, version=torch.version, where=where, build=build)
-
-
-def replaced_version(facts: Facts, name: str) -> str:
-    """Return the version that installing ``name`` will replace; "" when there is none inside the environment itself.
-
-    A distribution that the environment only sees (another environment's, through a .pth file) stays where it is.
-    """
-    interpreter = facts.environment.interpreter.value
-    if interpreter is None:
-        return ""
-    for item in facts.environment.distributions.value or ():
-        inside = PurePath(item.location).is_relative_to(interpreter.prefix)
-        if inside and canonicalize_name(item.name) == canonicalize_name(name):
-            return item.version
-    return ""

@@ -47,10 +47,6 @@ class Offer(Struct, frozen=True):
     ranked: RankedBuild
     tools: Tools
 
-    @property
-    def build(self) -> TorchBuild:
-        return self.ranked.build
-
 
 def other_torch(case: Case) -> Plan | Rejected:
     """Install the published build that serves every target under this driver and Python, and asks least of the machine."""
@@ -68,7 +64,7 @@ def other_torch(case: Case) -> Plan | Rejected:
         # a torch that serves the targets is replaced only by what asks less of this machine, and by no older release
         serves = f"not needed: torch {torch.version} has code for {case.names}"
         installed = release(torch.version)[:2]
-        offers = [offer for offer in offers if release(offer.build.release)[:2] >= installed]
+        offers = [offer for offer in offers if release(offer.ranked.build.release)[:2] >= installed]
         if not offers:
             return not_applicable(serves)
         least = min((offer.tools for offer in offers), key=lambda item: item.cost)
@@ -86,7 +82,7 @@ def other_torch(case: Case) -> Plan | Rejected:
 
 def _option(case: Case, offers: Sequence[Offer]) -> Plan:
     best = best_offer(case, offers)
-    build = best.build
+    build = best.ranked.build
     version, step = install_command(build, case.context.facts)
     carries = f"torch {version} {build.tag} carries {_CODE[best.ranked.runs]} for {case.names}"
     driver = driver_objection(case, dotted(build.cuda))
@@ -99,7 +95,8 @@ def _option(case: Case, offers: Sequence[Offer]) -> Plan:
         reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, case.context.archs)))
     reasons += best.tools.reasons
     # what else could be taken, and what else changes with it
-    as_cheap = [offer.build for offer in offers if offer is not best and offer.tools.cost == best.tools.cost]
+    cost = best.tools.cost
+    as_cheap = [offer.ranked.build for offer in offers if offer is not best and offer.tools.cost == cost]
     if names := ", ".join(f"torch {other.torch} {other.tag}" for other in as_cheap[:3]):
         reasons.append(Reason(f"alternatives: {names}"))
     if lost := _lost_here(case, build):
@@ -179,12 +176,9 @@ def why_torch_stays(case: Case) -> str:
     """Say what rules out another torch before any is looked for; "" where nothing does."""
     if "torch" in case.keep:
         return "torch must not change (--keep torch)"
-    kept = []
-    for part in case.parts:
-        if part.installed and not part.dropin and part.name in case.kept:
-            kept.append(part.name)
-    if kept:
-        return f"{', '.join(kept)} must not change (--keep), and was compiled against the torch here"
+    compiled = (part.name for part in case.parts if part.installed and not part.dropin)
+    if kept := ", ".join(name for name in compiled if name in case.kept):
+        return f"{kept} must not change (--keep), and was compiled against the torch here"
     if case.context.platform is None:
         return f"PyTorch publishes no CUDA build for {case.context.machine.system}"
     return no_wheels(case.context.facts)
