@@ -7,7 +7,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix.checks.checkout.recognition import stack_of
 from splatfix.containers.image import CHECKOUT
 from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.context.torch_wheels import builds_for_all
@@ -22,7 +21,7 @@ from splatfix.model import Checkout, Considered, EnvironmentFacts, Facts, Machin
 from splatfix.model.steps import Reason
 from splatfix.plan.backends.torch import as_torch, oldest_driver
 from splatfix.plan.case import names_of_archs
-from splatfix.plan.checkout import read_sources
+from splatfix.plan.checkout import read_sources, stack_of
 from splatfix.plan.tools import own_toolkit
 
 _LIKE = "inria-v1"
@@ -70,8 +69,7 @@ def lane_for(
     if not any(source.needs_cuda for source in read.built_from.values()):
         raise SplatfixError.of("containers.no-cuda-source", checkout=folder)
     name, description, notes = "splats", "this checkout", read.notes
-    stack = stack_of(checkout) if checkout else None
-    if stack:
+    if stack := checkout and stack_of(checkout):
         name, description = stack.key, stack.name
     else:
         notes = ("splatfix does not know this stack", *notes)

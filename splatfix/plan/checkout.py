@@ -17,7 +17,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from splatfix import facts as disk
-from splatfix.checks.checkout.recognition import commits_of, recipe_of, recognise, repository_of, stack_of
+from splatfix.checks.checkout.recognition import commits_of, recipe_of, recognise, repository_of
+from splatfix.checks.checkout.recognition import stack_of as stack_of  # what containers ask of it
 from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by, missing_modules
