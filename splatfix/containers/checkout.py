@@ -66,7 +66,8 @@ def lane_for(
             ``no-cuda-source``, ``no-image-for-target``, ``no-target``, ``torch-does-not-serve``.
     """
     read = require(read_sources((str(folder),), None, checkout))
-    if not any(source.needs_cuda for source in read.built_from.values()):
+    sources = read.built_from.values()
+    if not any(source.needs_cuda for source in sources):
         raise SplatfixError.of("containers.no-cuda-source", checkout=folder)
     name, description, notes = "splats", "this checkout", read.notes
     if stack := checkout and stack_of(checkout):
@@ -111,13 +112,13 @@ def lane_for(
             shown="",
             sources=(),
         )
-        for source in read.sources:
+        for source in sources:
             if not Path(source.folder).is_relative_to(folder):
                 raise SplatfixError.of("containers.outside-checkout", folder=source.folder, checkout=folder)
         return CheckoutLane(
             lane,
             machine,
-            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in read.sources),
+            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in sources),
             reasons=(Reason(carries, build.source), Reason(compiler), Reason(runs)),
             # what the checkout is, the image says itself
             notes=tuple(note.replace(str(folder), ".") for note in notes if f"{folder} is " not in note),
