@@ -285,10 +285,9 @@ def test_nothing_bypasses_the_console() -> None:
 
 # What of `plan` reads the disk, and why. The makers of options (plan/backends) and what ranks them get all from the facts.
 PLAN_READS = {
-    "build_environment.py": "which folders of torch's wheels lend the headers that a toolkit lacks",
     "checkout.py": "what a SOURCE is decides what is read of it",
-    "tools.py": "whether splatfix's own toolkit is whole in its cache",
-    "wheel_build.py": "the texts that are edited; the edited setup.py is judged once more; what the scratch copy is of",
+    "dependencies.py": "what scripts of a SOURCE import, and what its lists of requirements name",
+    "wheel_build.py": "the texts that are edited, setup.py once more, what the scratch copy is of, torch's own headers",
 }
 
 
@@ -299,9 +298,9 @@ def test_plan_reads_no_disk() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.ImportFrom):
                 continue
-            if node.module not in ("splatfix.facts", "splatfix.facts.checkout"):
-                continue
-            if any(alias.name[0].islower() for alias in node.names):
+            names = [alias.name for alias in node.names]
+            faces = ("splatfix.facts", "splatfix.facts.checkout")
+            if node.module in faces and any(name[0].islower() for name in names):
                 reading.add(path.name)
     assert reading == set(PLAN_READS)
 
