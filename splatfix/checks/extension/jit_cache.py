@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 from collections.abc import Iterator
 
@@ -77,12 +76,8 @@ def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
     for item in context.jit_caches:
         if item.locked is None:
             continue
-        age = datetime.timedelta()
-        # facts that somebody changed by hand may hold no times
-        with contextlib.suppress(ValueError, TypeError):
-            then, now = map(datetime.datetime.fromisoformat, (item.locked, context.facts.gathered))
-            age = now - then
-        report = this.skip if age < _LONGEST_BUILD else this.fail
+        then, now = map(datetime.datetime.fromisoformat, (item.locked, context.facts.gathered))
+        report = this.skip if now - then < _LONGEST_BUILD else this.fail
         lock = f"{item.folder}/lock"
         yield report(
             subject=item.name,
