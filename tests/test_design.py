@@ -304,7 +304,7 @@ def test_plan_reads_no_disk() -> None:
 
 
 def test_what_another_interpreter_runs_as_a_file_imports_nothing_of_ours() -> None:
-    files = ("core/holder", "core/watchdog", "facts/environment/probe_env", "facts/machine/probe_cuda")
+    files = ("core/watchdog", "facts/environment/probe_env", "facts/machine/probe_cuda")
     for path in (ROOT / "splatfix" / f"{name}.py" for name in files):
         assert not [module for _, module in imports(path) if module.split(".")[0] == "splatfix"], path
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from splatfix.core.errors import Exit
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.core.words import few
 
 _COMMAND = ("-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--skip-editable")
@@ -18,7 +18,7 @@ _SHOWN = 8
 
 def main() -> int:
     """Audit the environment that runs this."""
-    code, lines = judge(ProcessRunner().run([sys.executable, *_COMMAND], timeout=_TIMEOUT))
+    code, lines = judge(Runner().run([sys.executable, *_COMMAND], timeout=_TIMEOUT))
     print("\n".join(lines))
     return code
 

@@ -22,14 +22,14 @@ from typing import Any
 
 from splatfix.binaries import is_binary, read_binary
 from splatfix.core.files import sha256_of, write_text
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.install.verify import wants_gpu
 from splatfix.knowledge import Arch
 from splatfix.model import loaded_fatbins
 
 RECORD = Path(__file__).resolve().parents[1] / "tests" / "records" / "native_builds.json"
-RUNNER = ProcessRunner()
+RUNNER = Runner()
 WITH = ("pip", "before", "after", "first")
 """Who builds: plain pip, splatfix as it was, splatfix with the cures, splatfix on what it was never tried on."""
 

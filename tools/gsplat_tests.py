@@ -23,7 +23,7 @@ from splatfix.certify.stacks.child import stage_inside
 from splatfix.certify.stacks.subject import Gaps
 from splatfix.certify.stacks.threads import Threads
 from splatfix.core.files import make_folder, object_in
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 
 RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "gsplat.json"
 TESTS = ("test_basic.py", "test_rasterization.py", "test_strategy.py", "test_2dgs.py")
@@ -105,7 +105,7 @@ def main() -> int:
     variables["PATH"] = os.pathsep.join((str(inside / "bin"), str(options.python.parent)))
     variables["TORCHDYNAMO_DISABLE"] = "1"
     argv, log = [str(options.python), str(driver), str(results), *tests], out / "tests.log"
-    done = ProcessRunner().run(argv, timeout=3 * 3600.0, env=variables, cwd=out, log=log)
+    done = Runner().run(argv, timeout=3 * 3600.0, env=variables, cwd=out, log=log)
     if not done.ok:
         sys.exit(f"{' '.join(argv)}: {done.why()}; see {log}")
     found = results_of(results)

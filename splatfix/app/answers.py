@@ -6,7 +6,7 @@ from functools import cached_property
 from splatfix.context import Context
 from splatfix.context.commands import pip, python_option
 from splatfix.core.errors import Rejected
-from splatfix.core.step import PlainStep, Step, fill_in, run
+from splatfix.core.step import PlainStep, Step, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
 from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
@@ -57,7 +57,7 @@ class Answers:
             argv += python_option(context.facts)
             if not context.archs:
                 argv += ("--target", "ARCH")
-        return (fill_in(*argv, text=text),)
+        return (run(*argv, text=text),)
 
     def to(self, failure: Failure) -> tuple[Step, ...]:
         """Return the commands that answer a class of failure; () where none is known to."""

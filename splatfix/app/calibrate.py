@@ -17,7 +17,7 @@ from splatfix.context import make_context
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.reading import read_text
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run, value_options
 from splatfix.knowledge.vram import families, stack_memory
@@ -65,9 +65,7 @@ def calibrated(
                 {"--strategy": need.strategy, "--renderer": RENDERERS[family], "--out": out}
             )
             argv += options
-            done = (runner or ProcessRunner()).run(
-                argv, timeout=SECONDS, env=child_variables(staged), cwd=staged
-            )
+            done = (runner or Runner()).run(argv, timeout=SECONDS, env=child_variables(staged), cwd=staged)
             text = read_text(out / "result.json")
             if done.returncode or not isinstance(text, str):
                 raise _failed(f"The short run did not come to its end: {done.why()}.")

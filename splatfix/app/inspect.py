@@ -5,7 +5,7 @@ from pathlib import Path
 
 from splatfix.app.result import Result
 from splatfix.context import inspection
-from splatfix.core.step import Step, fill_in, run
+from splatfix.core.step import Step, run
 from splatfix.facts import read_files
 from splatfix.report import inspection as report
 
@@ -34,7 +34,7 @@ def next_step(result: inspection.Inspection, paths: Sequence[Path]) -> Step | No
             unserved += ["--target", target]
     if unserved:
         text = "Next: rebuild it from its source folder"
-        return fill_in("splatfix", "install", "SOURCE", *unserved, text=text)
+        return run("splatfix", "install", "SOURCE", *unserved, text=text)
     if not result.targets and any(file.carries_gpu_code for file in result.files):
         text = "Next: ask whether a GPU can run it, by its architecture"
         return run("splatfix", "inspect", *paths, "--target", "sm_120", text=text)

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.result import Result, target_python
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.core.step import run
 from splatfix.install import RevertOutcome, WheelCache, read_journal, revert_all
 from splatfix.install import revert as revert_one
@@ -60,7 +60,7 @@ def revert(
 
     interpreter = target_python(python)
     # what an interrupt is told of is what differs from now
-    state = environment_state(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
+    state = environment_state(open_environment(interpreter, Runner()).prefix, interpreter)
     with on_interrupt(state):
         if everything:
             outcomes = tuple(revert_all(interpreter, dry_run=dry_run, each=show))

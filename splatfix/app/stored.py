@@ -14,7 +14,6 @@ from splatfix import __version__
 from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.codec import from_json, parse_json
 from splatfix.core.errors import Exit, Rejected
-from splatfix.core.limits import MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import run, say
 from splatfix.model import Facts
@@ -79,7 +78,7 @@ def read_stored(path: Path) -> Stored | Rejected:
         todo = run(*_MAKE_ONE, text="Name the folder of a report, or make one with")
         what = f"There is no {NAME} in {path}."
         return Rejected(code="cannot-read", what=what, todo=(todo,), exit_code=Exit.USAGE)
-    content = read_bytes(file, MOST_CERTIFICATE)
+    content = read_bytes(file)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
         return Rejected.of("app.unreadable-certificate", path=file, reason=reason)

@@ -11,7 +11,7 @@ from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.criteria.installed import CODE
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.core.codec import from_json
-from splatfix.core.step import Step, fill_in, run, say, value_options
+from splatfix.core.step import Step, run, say, value_options
 from splatfix.core.toml import parse_toml
 from splatfix.explain import cause_of, explain_message
 
@@ -76,9 +76,7 @@ def way_out(
             text = f"Next: see what keeps {failed.implementation} from its import"
             return run("splatfix", "diagnose", *value_options({"--python": python}), text=text)
         if failed.kind == "native":
-            return fill_in(
-                "splatfix", "install", "SOURCE", text=f"Next: install {module} anew from its source"
-            )
+            return run("splatfix", "install", "SOURCE", text=f"Next: install {module} anew from its source")
         if failed.kind == "ours":
             return say(
                 "Next: reinstall splatfix; torch's arithmetic is right, and its own kernels are not what they were."

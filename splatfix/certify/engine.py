@@ -18,7 +18,7 @@ from splatfix.certify.smoke_training import SmokeTrainer
 from splatfix.certify.stacks.run import StackTrainer
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.visible import visible
 from splatfix.facts import gather
@@ -75,9 +75,9 @@ def certify(
     with temporary_folder() as folder:
         trainer: SmokeTrainer | StackTrainer
         if isinstance(subject, StackSubject):
-            trainer = StackTrainer(subject, facts, runner or ProcessRunner(), folder)
+            trainer = StackTrainer(subject, facts, runner or Runner(), folder)
         else:
-            trainer = SmokeTrainer(subject, facts, runner or ProcessRunner(), folder)
+            trainer = SmokeTrainer(subject, facts, runner or Runner(), folder)
 
         def certificate(*, finished: bool = False) -> Certificate:
             measured = replace(
@@ -135,4 +135,4 @@ def verify(
         raise obstacle.error()
     with temporary_folder() as folder:
         variables = child_variables(stage_files(folder))
-        return check_kernels(runner or ProcessRunner(), python, device, folder, variables)
+        return check_kernels(runner or Runner(), python, device, folder, variables)

@@ -8,7 +8,7 @@ from pathlib import Path
 import splatfix
 from splatfix.certify.model import SceneRun
 from splatfix.context import make_context
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.core.words import counted
 from splatfix.model import Facts
 
@@ -83,5 +83,5 @@ def commit() -> str:
     root = Path(splatfix.__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return ""
-    done = ProcessRunner().run(["git", "-C", str(root), "rev-parse", "--short", "HEAD"], timeout=10.0)
+    done = Runner().run(["git", "-C", str(root), "rev-parse", "--short", "HEAD"], timeout=10.0)
     return f" (commit {done.stdout.strip()})" if done.ok else ""

@@ -11,7 +11,7 @@ from splatfix.checks.extension.packages import variant_names
 from splatfix.context import make_context
 from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
 from splatfix.core.errors import Exit, Rejected, SplatfixError
-from splatfix.core.step import Step, fill_in, run, say
+from splatfix.core.step import Step, run, say
 from splatfix.model import Facts
 
 AUTO = "auto"
@@ -46,7 +46,7 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
 
 def _of_stack(verb: str) -> Step:
     text = f"{verb} the environment of your splatting stack"
-    return fill_in("splatfix", "certify", "--python", "FOLDER", text=text)
+    return run("splatfix", "certify", "--python", "FOLDER", text=text)
 
 
 def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:

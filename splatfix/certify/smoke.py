@@ -15,7 +15,7 @@ from splatfix.certify.record import TrainerError
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.resources import KERNELS, SMOKE_TRAINER
-from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 
@@ -83,7 +83,7 @@ def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict
     argv = [python, "-m", "smoke_trainer.data", str(folder), "--json"]
     with temporary_folder() as staged:
         variables = child_variables(stage(staged))
-        done = (runner or ProcessRunner()).run(argv, timeout=LISTING_TIMEOUT, env=variables)
+        done = (runner or Runner()).run(argv, timeout=LISTING_TIMEOUT, env=variables)
     try:
         document: dict[str, Any] = json.loads(done.stdout)
     except ValueError:

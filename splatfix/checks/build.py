@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from splatfix.checks.evidence import set_or_unset, variable
+from splatfix.checks.evidence import variable
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.architectures import own_choice, own_variables, understood, written
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.coverage import usual_archs
-from splatfix.core.step import Step, prepend_variable, say, set_variable, unset_variable
+from splatfix.core.step import Step, prepend_variable, say, set_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
@@ -54,7 +54,7 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
             "dotted" if own.dotted else "plain",
             subject=name,
             evidence=variable(context, name),
-            remedy=set_or_unset(name, written(own, archs)),
+            remedy=set_variable(name, written(own, archs) or None),
             label=label,
             example=written(own, [Arch(8, 6)]),
             name=name,
@@ -92,7 +92,7 @@ def _mended(text: str, torch: Torch) -> tuple[Step, ...]:
     good = [entry for entry in dotted if isinstance(expand_arch_list(entry, torch.version), ArchList)]
     if good:
         return (set_variable(_NAME, ";".join(dict.fromkeys(good))),)
-    return (unset_variable(_NAME), say("Without it torch compiles for the GPUs that it sees."))
+    return (set_variable(_NAME, None), say("Without it torch compiles for the GPUs that it sees."))
 
 
 @check("arch-list-unbuildable")

@@ -8,7 +8,7 @@ from splatfix.checks.registry import Blocks, Check, checks_of
 from splatfix.context import Context
 from splatfix.context.visible import NAME, read_value
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, run, set_variable, unset_variable
+from splatfix.core.step import Step, run, set_variable
 from splatfix.core.versions import release
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch, drivers
@@ -279,7 +279,7 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
             if form in ("GPU-", "MIG-"):
                 uuids = (uuid for gpu in gpus for uuid in (*gpu.mig_uuids, gpu.uuid or ""))
                 example = next((uuid for uuid in uuids if uuid.startswith(form)), example)
-            correction = unset_variable(NAME, f"Show them all, or set it to one, such as {example}")
+            correction = set_variable(NAME, None, f"Show them all, or set it to one, such as {example}")
     elif visible and lost and reading.valid:
         report, case = this.warn, ""
     elif context.machine.cuda.value or reading.places:

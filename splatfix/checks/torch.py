@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import reason, set_or_unset, torch_cuda, torch_version, variable, version_of
+from splatfix.checks.evidence import reason, torch_cuda, torch_version, variable, version_of
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.commands import pip, python_option
@@ -12,7 +12,7 @@ from splatfix.context.imports import pip_arguments
 from splatfix.context.installed import torch_family
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, fill_in, say, set_variable
+from splatfix.core.step import Step, run, say, set_variable
 from splatfix.core.versions import release
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, newest_serving
@@ -127,7 +127,7 @@ def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]
     """
     if not targets:
         command = ("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH")
-        return (fill_in(*command, text="Show the command that installs torch for your GPU"),)
+        return (run(*command, text="Show the command that installs torch for your GPU"),)
     serves_all = context.torch_wheel
     best = serves_all
     if best is None:
@@ -145,7 +145,7 @@ def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]
     labels = " and ".join(target.label for target in context.targets)
     alone = f"For {targets[0].arch.sm}, in an environment of its own"
     return (
-        fill_in(
+        run(
             *("FOLDER/bin/python", "-m", "pip", "install", *arguments),
             text=f"No single torch build supports {labels}. {alone}",
         ),
@@ -237,7 +237,7 @@ def alloc_conf_crash(context: Context, this: Check) -> Iterator[Finding]:
     yield report(
         case,
         evidence=(variable(context, name), torch_version(context)),
-        remedy=set_or_unset(name, others),
+        remedy=set_variable(name, others or None),
         torch=torch,
         clash=clash,
     )

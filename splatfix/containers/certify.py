@@ -34,8 +34,7 @@ from splatfix.containers.run import (
 )
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, read_named, write_json
-from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.core.step import Command, run, say, target_options, value_options
 
 
@@ -102,7 +101,7 @@ def certify_in_container(
 
 def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:
     """The image for what was asked, with the pip settings of this machine."""
-    settings = pip_settings(ProcessRunner())
+    settings = pip_settings(Runner())
     folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(request.extensions)}
     extensions = [f"{OWN}/{name}" for name in folders]
     if request.repo is not None:
@@ -202,7 +201,7 @@ def certificate_of(outcome: ContainerOutcome, job: ContainerJob) -> dict[str, An
     path = job.out / "certificate.json"
     if path in outcome.files:
         try:
-            document = read_json(path, "a certificate", MOST_CERTIFICATE)
+            document = read_json(path, "a certificate")
         except SplatfixError as error:
             raise SplatfixError.of(
                 "containers.certificate-damaged", reason=error.what, log=job.log
@@ -230,7 +229,7 @@ def read_certificates(path: Path | None) -> bytes:
     """
     if path is None:
         return b""
-    content = read_named(path, MOST_AUTHORITIES)
+    content = read_named(path)
     if b"-----BEGIN CERTIFICATE-----" not in content:
         raise SplatfixError.of("containers.no-certificates", path=path)
     return content

@@ -220,7 +220,7 @@ def follow_build(
                 error = str(detail.get("message") or error or f"exit code: {detail.get('code')}")
             if error:
                 hear([pending, error])
-                failure = explain_image_build(kept.all(), error)
+                failure = explain_image_build(kept.lines, error)
                 reason = failure.lines[0] if failure.lines else "no reason given"
                 if failure.failure_class:
                     reason += f" [{failure.failure_class}]"

@@ -16,7 +16,7 @@ from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, fill_in, run, say, target_options
+from splatfix.core.step import Step, run, say, target_options
 from splatfix.facts import Fatbin
 from splatfix.knowledge import AUTO, Arch
 from splatfix.knowledge.cpp_extension import (
@@ -102,7 +102,7 @@ class Context(PendingBuilds, frozen=True, dict=True):
         kind = "install-nvrtc" if "nvrtc" in sources else "install"
         if archs and sources and not refuses:
             return run(*argv, *archs, text=text, kind=kind, sources=sources)
-        return fill_in(*argv, *(archs or ("--target", "ARCH")), text=text, kind=kind, sources=sources)
+        return run(*argv, *(archs or ("--target", "ARCH")), text=text, kind=kind, sources=sources)
 
     def reinstall(self, *distributions: str | None, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
         """Build ``splatfix install`` of the own sources of what is installed, as far as all of them are known."""

@@ -6,10 +6,9 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from enum import Enum
 from typing import Any, TypeVar
 
-from msgspec import Struct, convert
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import fields
 
 T = TypeVar("T")
@@ -18,14 +17,13 @@ T = TypeVar("T")
 def parse_json(text: str) -> Any:
     """Return a JSON document as plain types.
 
-    The standard library reads it: msgspec takes no lone surrogates, which stand for bytes of odd file names, and whole numbers
-    of any length.
+    The standard library reads it: msgspec takes no lone surrogates, which stand for bytes of odd file names.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or has a number that no computer can hold.
+        ValueError: it is not JSON, is nested too deeply, or has a number that is none.
     """
     try:
-        return json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
+        return json.loads(text, parse_constant=_number, parse_float=_number)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -35,12 +33,6 @@ def _number(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is no JSON")
     return number
-
-
-def _whole(text: str) -> int:
-    if len(text) > 20:  # longer than any count of bytes, and int() takes long over long ones
-        raise ValueError(f"{text[:20]}... is too large a number")
-    return int(text)
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -56,28 +48,22 @@ def to_json(value: Any) -> Any:
     """Return the plain JSON types for a struct, enum, tuple, mapping or scalar.
 
     What has a form of its own (a step, an architecture) says it by ``to_json``, and reads it by the class method ``from_json``.
-    msgspec would write a step, which is a struct, by its fields.
     """
     if hasattr(type(value), "to_json"):
         return value.to_json()
     if isinstance(value, Struct):
         return {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, Enum):
-        return value.value
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
         return [to_json(item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    return to_builtins(value)  # an enum's value; a TypeError for what has no JSON form
 
 
 def from_json(kind: type[T], document: Any) -> T:
     """Return what :func:`to_json` was given; missing keys take the field's default.
 
-    Raises:
-        ValidationError: a ``ValueError`` with the path of the first place that does not fit.
+    Its ``ValueError`` (msgspec's ValidationError) has the path of the first place that does not fit.
     """
     return convert(document, kind, dec_hook=_of_its_own_form, str_keys=True)
 
@@ -93,16 +79,10 @@ def _of_its_own_form(kind: Any, document: Any) -> Any:
 def fitting(kind: type[T], document: object, **defaults: object) -> T:
     """Return the struct of what a stranger or a broken program wrote, as far as that fits: one bad value spoils no other.
 
-    A field whose value is missing, or of another type, takes its default; :func:`from_json` refuses the latter.
-
-    Args:
-        defaults: of fields that have none.
+    A field whose value is missing, or of another type, takes its default, which ``defaults`` has where the struct has none.
     """
-    document = document if isinstance(document, Mapping) else {}
-    try:
-        return convert(defaults | dict(document), kind)
-    except ValueError:  # also of a name with lone surrogates
-        return convert(defaults | _part(kind, document), kind)
+    fits = _part(kind, document) if isinstance(document, Mapping) else {}
+    return convert(defaults | fits, kind)
 
 
 def _part(kind: Any, data: Any) -> Any:
@@ -116,22 +96,18 @@ def _part(kind: Any, data: Any) -> Any:
         return next((part for _, part in _parts((option, option, data) for option in arguments)), None)
     if isinstance(data, Mapping) and origin is Mapping:
         return dict(_parts((name, arguments[1], item) for name, item in data.items()))
-    if isinstance(data, Mapping) and _is_struct(origin):
+    if isinstance(data, Mapping) and hasattr(origin, "__struct_fields__"):
         known = ((field.encode_name, field.type) for field in fields(kind))
         return dict(_parts((name, option, data[name]) for name, option in known if name in data))
     # an object that does not fit is one less; a number less would make another row of numbers
-    if isinstance(data, list) and origin is tuple and _is_struct(arguments[0]):
+    if isinstance(data, list) and origin is tuple and hasattr(arguments[0], "__struct_fields__"):
         return [part for _, part in _parts((None, arguments[0], item) for item in data)]
     convert(data, kind)
     return data
 
 
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Struct)
-
-
 def _parts(items: Iterable[tuple[Any, Any, Any]]) -> Iterable[tuple[Any, Any]]:
-    """Yield the names, with what fits, of those (name, type, value) of which something does."""
+    """Yield name and value of those (name, type, value) of which something fits."""
     for name, kind, data in items:
         with suppress(ValueError):
             yield name, _part(kind, data)

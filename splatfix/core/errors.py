@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from splatfix.core.redact import redacted, without_credentials
-from splatfix.core.step import Step, step_json, step_of
+from splatfix.core.step import Step, step_of
 from splatfix.core.toml import parse_toml
 
 
@@ -54,16 +53,14 @@ class Rejected(Struct, frozen=True, kw_only=True):
         /,
         *,
         todo: tuple[Step, ...] | None = None,
-        details: Mapping[str, Any] | None = None,
+        details: Mapping[str, Any] = {},
         exit_code: Exit | None = None,
         **values: object,
     ) -> R:
-        """Return the rejection that a room's ``errors.toml`` states, its blanks filled in.
+        """Return the rejection that a room's ``errors.toml`` states under a name, such as ``install.no-git``.
 
-        Args:
-            name: the room and the name in its file, such as ``install.no-git``.
-            todo, exit_code: what only the caller knows, in place of what the file says.
-            values: of the blanks; of several in one, such as a tuple, each with a comma between them.
+        ``todo`` and ``exit_code`` stand in place of what the file says, ``values`` in its blanks: of a tuple and the like each,
+        with a comma between them.
         """
         room, _, row_name = name.partition(".")
         row = stated(room)[row_name]
@@ -81,19 +78,12 @@ class Rejected(Struct, frozen=True, kw_only=True):
             meaning=row.get("meaning", "").format_map(blanks),
             todo=todo,
             exit_code=exit_code,
-            details=details or {},
+            details=details,
         )
 
     def error(self) -> SplatfixError:
         """Return the exception that ends a command with it."""
-        return SplatfixError(
-            self.code,
-            self.what,
-            meaning=self.meaning,
-            todo=self.todo,
-            exit_code=self.exit_code,
-            details=dict(self.details),
-        )
+        return SplatfixError(**{name: getattr(self, name) for name in Rejected.__struct_fields__})
 
     def to_json(self) -> dict[str, Any]:
         """Return what :meth:`SplatfixError.to_json` does."""
@@ -103,15 +93,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
 class SplatfixError(Exception):
     """Anything splatfix has to tell a person instead of finishing; without the credentials of what it quotes.
 
-    What is an expected alternative until somebody needs it is a :class:`Rejected`, and raised then (:func:`require`).
-
-    Args:
-        code: stable kebab-case name of the error, for scripts and searches.
-        what: one sentence: what happened.
-        meaning: what that means for the person, or "".
-        todo: what to do about it.
-        exit_code: the process exit code that goes with it.
-        details: JSON-able extras for ``--json``.
+    As long as it is an expected alternative that nobody needs yet, a :class:`Rejected` of the same parts stands for it.
     """
 
     def __init__(
@@ -122,14 +104,14 @@ class SplatfixError(Exception):
         meaning: str = "",
         todo: tuple[Step, ...] = (),
         exit_code: Exit = Exit.FAILURE,
-        details: dict[str, Any] | None = None,
+        details: Mapping[str, Any] = {},
     ) -> None:
         self.code = code
         self.what = without_credentials(what)
         self.meaning = without_credentials(meaning)
         self.todo = redacted(todo)
         self.exit_code = exit_code
-        self.details = redacted(details or {})
+        self.details = redacted(dict(details))
         super().__init__(self.what)
 
     def __reduce__(self) -> Any:
@@ -141,18 +123,13 @@ class SplatfixError(Exception):
         """Return the error that a room's ``errors.toml`` states; as :meth:`Rejected.of`."""
         return Rejected.of(name, **values).error()
 
-    def with_todo(self, *todo: Step) -> SplatfixError:
-        other = copy(self)
-        other.todo = redacted(todo)
-        return other
-
     def to_json(self) -> dict[str, Any]:
         """The error as the ``error`` object of a versioned JSON document."""
         return {
             "code": self.code,
             "what": self.what,
             "meaning": self.meaning,
-            "todo": [step_json(step) for step in self.todo],
+            "todo": [Step.to_json(step) for step in self.todo],
             "exit_code": int(self.exit_code),
             "details": self.details,
         }
@@ -169,11 +146,7 @@ T = TypeVar("T")
 
 
 def require(answer: T | Rejected) -> T:
-    """The answer.
-
-    Raises:
-        SplatfixError: the answer is a rejection.
-    """
+    """Return an answer; raise the error of a rejection."""
     if isinstance(answer, Rejected):
         raise answer.error()
     return answer

@@ -2,17 +2,15 @@
 
 import errno
 import hashlib
-import itertools
 import json
 import os
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from splatfix.core.codec import json_object, parse_json
 from splatfix.core.errors import SplatfixError, cannot_write
@@ -20,35 +18,28 @@ from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import NEVER_WAITING, read_blocks, read_bytes, read_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
-from splatfix.core.words import few
 
 TEMPORARY = ".splatfix-"
 """How the name of a file begins that is not whole yet."""
-_PATIENCE_S = 30.0
-"""For a reader to take a block."""
 
 
 def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write ``data``, or blocks of it, to ``path`` atomically: readers see the old file or the new one, never a part.
 
     A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would take it from everyone. A
-    link is replaced, wherever it leads.
-
-    Raises:
-        SplatfixError: ``cannot-write`` when the folder cannot be made or written, the disk is full, the place is a disk itself,
-            or nobody reads the pipe.
+    link is replaced, wherever it leads. What the system refuses, and to write over a disk, is ``cannot-write``.
     """
     blocks = [data] if isinstance(data, bytes) else data
     # not called after the file, whose name may be as long as the file system takes
     temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(6)}"
     try:
-        if _is_stream(path):
-            _write_into(path, blocks)
+        if stream := _stream(path):
+            with stream:
+                stream.writelines(blocks)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        # the system applies the umask: asking for it would change it for the other threads for a moment
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-        with os.fdopen(handle, "wb") as file:
+        # with "x" the system applies the umask: asking for it would change it for the other threads for a moment
+        with temporary.open("xb") as file:
             file.writelines(blocks)
             file.flush()
             os.fsync(file.fileno())
@@ -79,11 +70,7 @@ def dumps(document: Any) -> str:
 
 
 def make_folder(path: Path, mode: int = 0o777) -> Path:
-    """Make a folder (and those above it) if it is not there; ``mode`` is as for :meth:`pathlib.Path.mkdir`.
-
-    Raises:
-        SplatfixError: ``cannot-write`` when it cannot be made or is no folder.
-    """
+    """Make a folder (and those above it) if it is not there; ``cannot-write`` where it cannot be."""
     try:
         path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
@@ -91,18 +78,16 @@ def make_folder(path: Path, mode: int = 0o777) -> Path:
     return path
 
 
-def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
-    """Move what is there of these to ``previous`` in the folder (``previous-2``, ...); where they went, None for nothing.
-
-    Raises:
-        SplatfixError: ``cannot-write``.
-    """
+def set_aside(folder: Path, names: Iterable[str]) -> None:
+    """Move what is there of these to ``previous`` in the folder (``previous-2``, ...); ``cannot-write`` where that cannot be."""
     # a link that leads nowhere yet is there too: what is opened to be written would be made where it leads
     earlier = [folder / name for name in names if os.path.lexists(folder / name)]
     if not earlier:
-        return None
-    places = itertools.chain(["previous"], (f"previous-{count}" for count in itertools.count(2)))
-    kept = next(folder / name for name in places if not os.path.lexists(folder / name))
+        return
+    kept, count = folder / "previous", 1
+    while os.path.lexists(kept):
+        count += 1
+        kept = folder / f"previous-{count}"
     try:
         kept.mkdir()
         for path in earlier:
@@ -110,7 +95,6 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
     except OSError as error:
         text = f"What is in {folder} cannot be moved aside: {error.strerror or error}."
         raise cannot_write(text, say("Choose another folder with --out.")) from error
-    return kept
 
 
 def remove(path: Path) -> None:
@@ -122,26 +106,18 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def read_named(path: Path, most: int) -> bytes:
-    """Read a file a person named.
-
-    Raises:
-        SplatfixError: ``cannot-read`` (exit code 2).
-    """
-    content = read_bytes(path, most)
+def read_named(path: Path) -> bytes:
+    """Read a file a person named; ``cannot-read`` (exit code 2) where that cannot be."""
+    content = read_bytes(path, MOST_JSON)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
         raise SplatfixError.of("core.cannot-read", path=path, reason=reason)
     return content
 
 
-def read_json(path: Path, what: str, most: int = MOST_JSON) -> Any:
-    """Read a JSON file a person named.
-
-    Raises:
-        SplatfixError: ``cannot-read`` or ``not-json`` (exit code 2), naming ``what`` the file should have been.
-    """
-    content = read_named(path, most)
+def read_json(path: Path, what: str) -> Any:
+    """Read a JSON file a person named; ``cannot-read``, or ``not-json`` with ``what`` it should have been (exit code 2)."""
+    content = read_named(path)
     try:
         return parse_json(content.decode("utf-8-sig"))
     except ValueError as error:
@@ -155,65 +131,34 @@ def object_in(path: Path) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's content, in hexadecimal digits; a large file takes little memory.
-
-    Raises:
-        OSError: as :func:`read_blocks`.
-    """
+    """Return the SHA-256 of a file's content, in hexadecimal digits; raises as :func:`read_blocks`."""
     digest = hashlib.sha256()
     for block in read_blocks(path):
         digest.update(block)
     return digest.hexdigest()
 
 
-def _is_stream(path: Path) -> bool:
-    """A device or a pipe; of links only the system's own count, which name open files (``/dev/stdout``, ``/dev/fd/63``)."""
+def _stream(path: Path) -> IO[bytes] | None:
+    """Open a device or a pipe; of links only the system's own count, which name open files (``/dev/stdout``, ``/dev/fd/63``)."""
     try:
         mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            folder = path.parent.resolve()
-            shared = folder.is_relative_to("/dev/shm")  # nosec B108 - where anybody may have put it
-            return folder.is_relative_to("/proc") or (folder.is_relative_to("/dev") and not shared)
     except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-def _write_into(path: Path, blocks: Iterable[bytes]) -> None:
-    try:
-        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NEVER_WAITING), "wb", buffering=0)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise OSError(errno.ENXIO, "nobody reads from it") from error
-        raise
-    with stream:
-        if stat.S_ISBLK(os.fstat(stream.fileno()).st_mode):
-            raise OSError(errno.EPERM, "it is a disk, and what is on it would be lost")
-        for block in blocks:
-            left, until = memoryview(block), time.monotonic() + _PATIENCE_S
-            while left:
-                if taken := stream.write(left):
-                    left, until = left[taken:], time.monotonic() + _PATIENCE_S
-                elif time.monotonic() > until:
-                    raise OSError(errno.ETIMEDOUT, "whoever opened it to read does not")
-                else:
-                    time.sleep(0.01)
+        return None
+    folder = path.parent.resolve()
+    named_by_system = folder.is_relative_to("/proc") or folder.is_relative_to("/dev")
+    shared = folder.is_relative_to("/dev/shm")  # nosec B108 - where anybody may have put it
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and (shared or not named_by_system)):
+        return None
+    # waiting for nobody to open it, but for whoever reads
+    stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NEVER_WAITING), "wb")
+    if stat.S_ISBLK(os.fstat(stream.fileno()).st_mode):
+        raise OSError(errno.EPERM, "it is a disk, and what is on it would be lost")
+    if os.name == "posix":
+        os.set_blocking(stream.fileno(), True)
+    return stream
 
 
 def _cannot_write(path: Path, error: OSError) -> SplatfixError:
-    # what lies there: files before it of the same report, or what was there
-    try:
-        # without the lock of whoever writes them
-        beside = sorted(
-            other.name for other in path.parent.iterdir() if not other.name.startswith(".splatfix")
-        )
-    except OSError:
-        beside = []
-    state = f"There is no {path.name}."
-    if path.name in beside:
-        beside.remove(path.name)
-        state = f"{path.name} is as it was."
-    if beside:
-        state += f" In {path.parent} lie {few(beside)}."
+    state = f"{path.name} is as it was." if os.path.lexists(path) else f"There is no {path.name}."
     todo = say("Choose a folder you may write to, or make room on that disk.")
     return cannot_write(f"Cannot write {path}: {error.strerror or error}.", todo, meaning=state)

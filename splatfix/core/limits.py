@@ -6,34 +6,18 @@ MOST_JSON = 64 << 20
 """Bytes. The largest of our documents, the recorded answers of a machine with many libraries, has some three MiB."""
 MOST_INSTALLED = 8 << 30
 """Bytes of a file that is installed, or listed with its digest. The largest libraries of torch have two GiB."""
-MOST_OF_SCENE = 4 << 30
-"""Bytes of a file of a scene that is copied, photos apart. Points and keypoints of a city have one or two GiB."""
 MOST_LIBRARIES = 4096
 """In a wheel. The largest have some hundreds; each takes two milliseconds."""
 MOST_ANSWER = 64 << 20
 """Bytes of what a child process says on each stream. The longest answers, reports of pip, have some MiB; whatever a ``.pth``
 file of the environment prints comes with them."""
 
-MOST_GIT_TEXT = 1 << 18
-"""Bytes of `.gitmodules`, `HEAD` and `config` of a checkout."""
-MOST_INDEX = 1 << 23
-"""Bytes of the git index of a checkout whose submodules are looked for."""
 MOST_SOURCE = 1 << 20
 """Bytes of one source file."""
 MOST_SOURCES = 32 << 20
 """Bytes of all source files of a checkout together."""
-MOST_PYPROJECT = 512 << 10
-"""Bytes of a pyproject.toml."""
-MOST_SEARCHED = 2 << 20
-"""Bytes of a file of splatfix in which addresses of clones are looked for."""
 MOST_PROJECT_INDEX = 256 << 20
 """Bytes of the git index of a project; the largest repositories have some 100 MB."""
-MOST_AUTHORITIES = 16 << 20
-"""Bytes of a file of certificate authorities."""
-MOST_CERTIFICATE = 8 << 20
-"""Bytes. Thirteen scenes and the facts of a large environment have half of one MiB; as Python's objects it is 30 times that."""
-MOST_KNOWLEDGE = 4 << 20
-"""Bytes of a --knowledge file: more than all of our tables together."""
 MOST_PICTURES = 12 << 20
 """Bytes of all pictures in a page together, as PNG; a third more as text."""
 MOST_METRICS = 128 << 20

@@ -1,9 +1,11 @@
 """The one way to read a file that somebody else wrote: a regular one, never waiting for it, and never more than a limit."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO, Any
 
 from msgspec import Struct
 
@@ -37,21 +39,16 @@ def read_bytes(path: StrPath, most: int = MOST_TEXT) -> bytes | Unread | None:
 
     Sizes are not believed (a file of the kernel has none, a sparse one any): no more than ``most`` bytes are ever read.
     """
-    name = os.fspath(path)
     try:
-        with _opened(name) as (handle, size):
-            if size > most:
-                return Unread(name, _too_large(most, f": {size} bytes"))
-            content = _up_to(handle, most + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        with _opened(path) as file:
+            content = file.read(most + 1)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None  # also for a NUL in the name, or a letter that no file's name has
     except OSError as error:
-        return Unread(name, error.strerror or str(error))
-    except ValueError:  # a NUL, or a letter that no file's name has
-        return None
-    if len(content) > most:
-        return Unread(name, _too_large(most))
-    return content
+        return Unread(os.fspath(path), error.strerror or str(error))
+    if content is None:  # the kernel's log, whose reader would wait
+        return Unread(os.fspath(path), os.strerror(errno.EAGAIN))
+    return Unread(os.fspath(path), _too_large(most)) if len(content) > most else content
 
 
 def read_text(path: StrPath, most: int = MOST_TEXT) -> str | Unread | None:
@@ -60,18 +57,12 @@ def read_text(path: StrPath, most: int = MOST_TEXT) -> str | Unread | None:
     return as_text(content) if isinstance(content, bytes) else content
 
 
-def read_start(path: StrPath, most: int) -> bytes:
-    """Return the first bytes of a regular file; empty when it is none or cannot be read."""
-    return read_part(path, 0, most)
-
-
-def read_part(path: StrPath, offset: int, most: int) -> bytes:
+def read_start(path: StrPath, most: int, offset: int = 0) -> bytes:
     """Return bytes of a regular file from an offset on; empty when it is none, ends before that, or cannot be read."""
     try:
-        with _opened(path) as (handle, _):
-            if offset:
-                os.lseek(handle, offset, os.SEEK_SET)
-            return _up_to(handle, most)
+        with _opened(path) as file:
+            file.seek(offset)
+            return file.read(most) or b""
     except (OSError, ValueError):
         return b""
 
@@ -82,10 +73,10 @@ def read_blocks(path: StrPath, most: int = MOST_INSTALLED) -> Iterator[bytes]:
     Raises:
         OSError: it cannot be read, is no regular file, or is larger than ``most`` bytes.
     """
-    with _opened(path) as (handle, size):
-        if size > most:
+    with _opened(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
             raise OSError(_too_large(most))
-        while block := os.read(handle, 1 << 20):
+        while block := file.read(1 << 20):
             most -= len(block)
             if most < 0:
                 raise OSError("it has no end")
@@ -100,53 +91,23 @@ def as_text(content: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _up_to(handle: int, most: int) -> bytes:
-    parts = []
-    while most > 0 and (part := os.read(handle, min(most, 1 << 20))):
-        parts.append(part)
-        most -= len(part)
-    return b"".join(parts)
-
-
 @contextmanager
-def _opened(path: StrPath) -> Iterator[tuple[int, int]]:
-    """Open a regular file: its descriptor and size.
-
-    Raises:
-        OSError: it is none, or cannot be opened.
-    """
-    status, handle = os.stat(path), -1  # noqa: PTH116 - opening a device may already do something
-    try:
-        if stat.S_ISREG(status.st_mode):
-            handle = os.open(path, os.O_RDONLY | NEVER_WAITING)
-            status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file")
-        yield handle, status.st_size
-    finally:
-        if handle >= 0:
-            os.close(handle)
+def _opened(path: StrPath) -> Iterator[IO[Any]]:
+    """Open a regular file; an ``OSError`` for anything else."""
+    _require_file(os.stat(path))  # noqa: PTH116 - opening a device may already do something
+    with os.fdopen(os.open(path, os.O_RDONLY | NEVER_WAITING), "rb") as file:
+        _require_file(os.fstat(file.fileno()))
+        yield file
 
 
-def _too_large(most: int, size: str = "") -> str:
-    units = (("MiB", 1 << 20), ("KiB", 1 << 10), ("bytes", 1))
-    unit, factor = next((row for row in units if most >= row[1]), units[-1])
-    return f"it is larger than {most // factor} {unit}, the most that is read{size}"
+def _require_file(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file")
 
 
-# Path.is_file and the like raise for names that are too long; those of os.path take any name that a stranger writes.
+def _too_large(most: int) -> str:
+    return f"it is larger than {most / (1 << 20):g} MiB, the most that is read"
 
 
-def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Tell whether it is a folder, links followed."""
-    return os.path.isdir(path)  # noqa: PTH112
-
-
-def is_regular_file(path: str | os.PathLike[str]) -> bool:
-    """Tell whether it is a file, links followed."""
-    return os.path.isfile(path)  # noqa: PTH113
-
-
-def is_there(path: str | os.PathLike[str]) -> bool:
-    """Tell whether there is something of that name, links followed."""
-    return os.path.exists(path)  # noqa: PTH110
+# Path.is_file and the like raise for names that are too long; these take any name that a stranger writes, and follow links
+is_folder, is_regular_file, is_there = os.path.isdir, os.path.isfile, os.path.exists

@@ -4,15 +4,15 @@ import atexit
 import errno
 import itertools
 import os
+import selectors
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -20,7 +20,8 @@ from msgspec.structs import force_setattr
 from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import MOST_ANSWER
-from splatfix.core.output import SLICE_S, KeptLines, OutputLog, Pipes, TooMuch, lines
+from splatfix.core.output import KeptLines, OutputLog, lines
+from splatfix.core.reading import as_text
 from splatfix.core.redact import without_credentials, without_credentials_in
 from splatfix.core.scratch import process_folder
 from splatfix.core.watchdog import MARK, end_marked
@@ -29,9 +30,8 @@ from splatfix.core.watchdog import MARK, end_marked
 class Completed(Struct, frozen=True):
     """How a child process ended.
 
-    ``returncode`` is None when it never started or was killed at its timeout; then ``error`` says why in words.
-    A negative ``returncode`` is the number of the signal that ended it, as in :mod:`subprocess`. Credentials are taken out of
-    what it said.
+    ``returncode`` is None when it never started or was killed at its timeout; then ``error`` says why. A negative one is the
+    number of the signal that ended it, as in :mod:`subprocess`. Credentials are taken out of what it said.
     """
 
     argv: tuple[str, ...]
@@ -58,17 +58,17 @@ class Completed(Struct, frozen=True):
             return self.error
         assert self.returncode is not None
         if self.returncode < 0:
-            try:
-                name = signal.Signals(-self.returncode).name
-            except ValueError:
-                name = f"signal {-self.returncode}"
-            return f"ended by {name}"
+            names = {number.value: number.name for number in signal.Signals}
+            return f"ended by {names.get(-self.returncode, f'signal {-self.returncode}')}"
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return ": ".join([f"exit code {self.returncode}", *(line.strip() for line in lines[-1:])])
 
 
-class Runner(Protocol):
-    """The seam between splatfix and other programs; tests hand in one that answers from data."""
+class Runner:
+    """Runs processes, each in its own process group, so that a timeout ends the children too.
+
+    The seam between splatfix and other programs: tests hand in one that answers from data.
+    """
 
     def run(
         self,
@@ -89,187 +89,162 @@ class Runner(Protocol):
         also receives those lines.
         Another thread that sets ``stop`` ends the child and all its children; ``returncode`` is then None.
         """
-        ...
-
-
-class ProcessRunner:
-    """Runs real processes, each in its own process group, so that a timeout ends the children too."""
-
-    def run(
-        self,
-        argv: Sequence[str | Path],
-        *,
-        timeout: float,
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        on_line: Callable[[str], None] | None = None,
-        log: Path | None = None,
-        stop: threading.Event | None = None,
-    ) -> Completed:
-        """See :meth:`Runner.run`."""
         command = tuple(str(word) for word in argv)
-        merged = on_line is not None or log is not None
-        if _no_more.is_set():
-            return Completed(command, None, error=f"{command[0]} was not started: interrupted")
         _watch()
         mark = f"{_OWN}{next(_numbers)}"
         variables = {**isolated(env), MARK: mark}
         # a folder for temporary files that does not outlive us, unless the caller has named another: killed compilers and
         # pips leave theirs
-        names = ["TEMP", "TMP"] if os.name == "nt" else ["TMPDIR"]
-        if all(variables.get(name) == os.environ.get(name) for name in names) and (
-            folder := process_folder()
-        ):
-            variables |= dict.fromkeys(names, str(folder))
-        program = find_program(command[0], variables["PATH"])
-        if program is None:
-            return Completed(
-                command, None, error=f"could not start {command[0]}: {os.strerror(errno.ENOENT)}"
-            )
+        own = [name for name in ("TMPDIR", "TEMP", "TMP") if variables.get(name) != os.environ.get(name)]
+        if not own and (folder := process_folder()):
+            variables |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+        merged = on_line is not None or log is not None
+        # where pipes cannot be waited for, lines come when it has ended
+        live = merged and os.name == "posix"
         started = time.monotonic()
 
-        def goes_on() -> bool:
-            return time.monotonic() < started + timeout and not (stop and stop.is_set())
+        def overdue() -> str:
+            if _no_more.is_set() or (stop and stop.is_set()):
+                return "stopped"
+            return f"no answer within {timeout:g} s" if time.monotonic() >= started + timeout else ""
 
-        _starting.add(threading.get_ident())
+        process: subprocess.Popen[bytes] | str | None = None
+        _running.add(mark)
         try:
             if _no_more.is_set():
                 return Completed(command, None, error=f"{command[0]} was not started: interrupted")
-            process = _start(
-                command,
-                mark,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if merged else subprocess.PIPE,
-                executable=program,
-                cwd=cwd or EMPTY,
-                env=variables,
-                start_new_session=os.name == "posix",
-            )
-        except OSError as error:
-            reason = f"could not start {command[0]}: {error.strerror or error}"
-            return Completed(command, None, seconds=time.monotonic() - started, error=reason)
-        finally:
-            _starting.discard(threading.get_ident())
-        stdout, stderr, reason = "", "", ""
-        try:
-            with ExitStack() as stack:
-                streams = filter(None, (process.stdout, process.stderr))
-                pipes = Pipes([stack.enter_context(stream) for stream in streams], goes_on)
-                try:
-                    if merged:
-                        stdout = _follow(pipes, on_line, log)
-                    else:
-                        stdout, stderr = pipes.texts()
-                except TooMuch:
-                    reason = f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
-                while pipes.at_end and goes_on() and process.poll() is None:
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(SLICE_S)
-                if not reason and not (pipes.at_end and process.poll() is not None):
-                    reason = f"no answer within {timeout:g} s"
-                    if stop is not None and stop.is_set():
-                        reason = "stopped"
-                # before its pipes are closed: on Windows that would wait for what a thread reads from them
-                if reason:
-                    _end(process)
-                    process.wait()
+            process = _start(command, variables, cwd, merged)
+            if isinstance(process, str):
+                return Completed(command, None, error=f"could not start {command[0]}: {process}")
+            said = _follow(_blocks(process, overdue), on_line, log) if live else ""
+            stdout, stderr, reason = _answer(process, mark, overdue)
+            if merged and not live:
+                said = _follow([stdout], on_line, log)
         except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
-            _end(process)
+            if process and not isinstance(process, str):
+                _end(process)
+            end_marked(mark)
             raise
         finally:
-            _living.pop(process, None)
-        returncode = None if reason else process.returncode
-        return Completed(command, returncode, stdout, stderr, time.monotonic() - started, reason)
+            _running.discard(mark)
+        return Completed(
+            command,
+            None if reason else process.returncode,
+            said if merged else as_text(stdout),
+            as_text(stderr),
+            time.monotonic() - started,
+            reason,
+        )
 
 
-def _follow(pipes: Pipes, on_line: Callable[[str], None] | None, log: Path | None) -> str:
+def _start(
+    command: tuple[str, ...], variables: Mapping[str, str], cwd: Path | None, merged: bool
+) -> subprocess.Popen[bytes] | str:
+    """Start a child, or return why it cannot be."""
+    program = find_program(command[0], variables["PATH"])
+    if program is None:
+        return os.strerror(errno.ENOENT)
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+            executable=program,
+            cwd=cwd or EMPTY,
+            env=variables,
+            start_new_session=os.name == "posix",
+        )
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _blocks(process: subprocess.Popen[bytes], overdue: Callable[[], str]) -> Iterator[bytes]:
+    """Yield what a child says while it says it."""
+    assert process.stdout
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not overdue():
+            if selector.select(_SLICE_S):
+                block = os.read(process.stdout.fileno(), 1 << 16)
+                if not block:
+                    return
+                yield block
+
+
+def _follow(blocks: Iterable[bytes], on_line: Callable[[str], None] | None, log: Path | None) -> str:
     """Return merged output, passed on line by line.
 
     What an installer says fits in memory many times over: of more, the middle is not kept.
     """
     kept = KeptLines()
-    with ExitStack() as stack:
-        sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
-        for line in without_credentials_in(lines(block for _, block in pipes.blocks())):
+    with log.open("a", encoding="utf-8") if log else nullcontext() as sink:
+        output_log = OutputLog(sink) if sink else None
+        for line in without_credentials_in(lines(blocks)):
             kept.add(line)
-            if sink:
-                sink.write(line)
+            if output_log:
+                output_log.write(line)
             if on_line:
                 on_line(line.rstrip("\n"))
-    return "".join(kept.all())
+    return "".join(kept.lines)
 
 
+def _answer(
+    process: subprocess.Popen[bytes], mark: str, overdue: Callable[[], str]
+) -> tuple[bytes, bytes, str]:
+    """Wait for a child; return what it said on both streams, and why it was ended if it was."""
+    stdout: bytes | None
+    stderr: bytes | None
+    while True:
+        try:
+            stdout, stderr = process.communicate(timeout=_SLICE_S)
+            return stdout, stderr or b"", ""
+        except subprocess.TimeoutExpired as waiting:
+            stdout, stderr, reason = waiting.output, waiting.stderr, overdue()
+        if len(stdout or b"") + len(stderr or b"") > MOST_ANSWER:
+            reason = f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
+        if reason:
+            _end(process)
+            end_marked(mark)
+            with suppress(subprocess.TimeoutExpired):  # what could not be ended may hold its pipes
+                stdout, stderr = process.communicate(timeout=1)
+            process.wait()
+            return (stdout or b"")[:MOST_ANSWER], (stderr or b"")[:MOST_ANSWER], reason
+
+
+_SLICE_S = 0.1
+"""A signal that comes just before the main thread blocks is heard only when it wakes."""
 _OWN = f"{os.getpid()}-{os.urandom(8).hex()}:"
 """How the marks of this process's children begin."""
 _numbers = itertools.count(1)
-_living: dict[subprocess.Popen[bytes], str] = {}
-"""Children with their marks."""
-_starting: set[int] = set()
-"""Threads that are just starting a child, which is not in ``_living`` yet."""
+_running: set[str] = set()
+"""Marks of the children that threads wait for."""
 _no_more = threading.Event()
 
 
-class _Start:
-    """Whether the main thread, which is where signals are heard, is just starting a child."""
-
-    under_way = False
-    interrupted = False
-
-
-def _start(command: tuple[str, ...], mark: str, **options: Any) -> subprocess.Popen[bytes]:
-    """Start a child that :func:`interrupt` can end, from the first moment on."""
-    if threading.current_thread() is not threading.main_thread():
-        process = subprocess.Popen(command, **options)
-        _living[process] = mark
-    else:
-        _Start.under_way = True
-        try:
-            process = subprocess.Popen(command, **options)
-            _living[process] = mark
-        finally:
-            _Start.under_way = False
-            if _Start.interrupted:
-                _Start.interrupted = False
-                _end_living()
-                raise KeyboardInterrupt
-    if _no_more.is_set():  # the interrupt came while it was being started
-        _end(process)
-    return process
-
-
 def interrupt() -> None:
-    """End every child, whichever thread waits for it, start no more, and raise KeyboardInterrupt.
+    """Have every child ended, whichever thread waits for it, start no more, and raise KeyboardInterrupt.
 
     For a signal handler of a process that is to end; it takes no lock.
     """
     _no_more.set()
-    _end_living()
-    if _Start.under_way:
-        _Start.interrupted = True  # the child that is not known yet would be left behind
-        return
     raise KeyboardInterrupt
 
 
 @atexit.register
 def _end_children() -> None:
-    """A thread that was given up because its child hangs leaves that child behind; one that is just starting a child
-    would not come to ending it any more."""
+    """Let threads that were given up end their children.
+
+    The watchdog is dismissed only where there are none: after us it ends also what was just being started.
+    """
+    left = _running or _no_more.is_set()
+    _no_more.set()
     until = time.monotonic() + 5
-    while _starting and time.monotonic() < until:
-        time.sleep(0.005)
-    _end_living()
-    for process in _watchdogs:
+    while _running and time.monotonic() < until:
+        time.sleep(0.01)
+    for process in _watchdogs if not left else ():
         with suppress(subprocess.TimeoutExpired, OSError):
             process.communicate(b".", timeout=1)
-
-
-def _end_living() -> None:
-    living = [process for process in tuple(_living) if process.returncode is None]
-    for process in living:
-        _end_group(process)
-    if living:
-        end_marked(_OWN)
 
 
 _preparing = threading.Lock()
@@ -284,9 +259,8 @@ def _watch() -> None:
         with suppress(OSError):
             # unmarked, and in a session of its own: what ends this process must not end it too
             variables = {name: value for name, value in isolated(None).items() if name != MARK}
-            argv = [sys.executable, "-I", "-S", watchdog.__file__, _OWN]
             started = subprocess.Popen(
-                argv,
+                [sys.executable, "-I", "-S", watchdog.__file__, _OWN],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -298,16 +272,8 @@ def _watch() -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    _end_group(process)
-    if mark := _living.get(process):
-        end_marked(mark)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
     if os.name == "posix":
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
     else:
         process.kill()

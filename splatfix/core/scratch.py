@@ -9,12 +9,10 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-
-from splatfix.core.holder import try_lock
 
 PREFIX = "splatfix-scratch-"
 """Of every folder where temporary files of all programs go; a person's own folder is not called so."""
@@ -24,24 +22,16 @@ class ScratchFolder:
     """A new folder that is locked until it is removed."""
 
     def __init__(self, base: Path, prefix: str, name: str = "") -> None:
-        """Make one in ``base``: of that name if it is free, else of one that begins with ``prefix``.
-
-        Raises:
-            OSError: when ``base`` cannot be written.
-        """
-        self.path = base / name
+        """Make one in ``base``: of that name if it is free, else of one that begins with ``prefix``."""
         while True:
-            with suppress(FileExistsError):
-                if not name:
-                    # hexadecimal digits spell no word that a program could read something into
-                    self.path = base / f"{prefix}{os.urandom(6).hex()}"
-                self.path.mkdir(mode=0o700)
-                handle = _open(self.path)
-                if handle is None or _lock(handle, self.path) is not False:
-                    self._handle = handle
-                    return
-                os.close(handle)  # a sweep came before the lock, and is removing it
+            # hexadecimal digits spell no word that a program could read something into
+            self.path = base / (name or f"{prefix}{os.urandom(6).hex()}")
             name = ""
+            with suppress(FileExistsError):
+                self.path.mkdir(mode=0o700)
+                with suppress(*_NOT_OURS):  # a sweep came before the lock, and is removing it
+                    self._handle = _lock(self.path)
+                    return
 
     def remove(self) -> None:
         """Remove it with all that is in it; what cannot be removed now is swept later."""
@@ -55,8 +45,7 @@ class ScratchFolder:
 def temporary_folder(prefix: str = PREFIX, base: Path | None = None) -> Iterator[Path]:
     """Make a temporary folder for a block.
 
-    Args:
-        base: where, if not where temporary files go; what killed runs left there under this prefix is removed now.
+    In a ``base``, which is not where temporary files go, what killed runs left under this prefix is removed now.
     """
     if base is not None:
         sweep([base], prefix)
@@ -78,54 +67,57 @@ def sweep(bases: Iterable[Path], prefix: str = PREFIX) -> tuple[Path, ...]:
     return tuple(swept)
 
 
-_making = threading.Lock()
-_of_process: list[ScratchFolder] = []
-
-
+@cache
 def process_folder() -> Path | None:
     """Return one folder for temporary files of this process and its children; None where none can be made (a full disk).
 
     The first call removes what killed runs left.
     """
-    with _making:
-        if not _of_process:
-            try:
-                base = Path(tempfile.gettempdir())
-                sweep([base])
-                _of_process.append(ScratchFolder(base, PREFIX))
-                atexit.register(_of_process[0].remove)
-            except OSError:
-                return None
-        return _of_process[0].path
-
-
-def _open(folder: Path) -> int | None:
-    if sys.platform == "win32":  # folders have no locks there: what a killed run leaves stays
+    try:
+        base = Path(tempfile.gettempdir())
+        sweep([base])
+        folder = ScratchFolder(base, PREFIX)
+    except OSError:
         return None
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    atexit.register(folder.remove)
+    return folder.path
 
 
-def _lock(handle: int, folder: Path) -> bool | None:
-    """Lock an open folder; False when another has it or it is gone, None on a file system without locks."""
-    taken = try_lock(handle)
-    if not taken:
-        return taken
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(handle), folder.lstat())
-    return False
+_NOT_OURS = (BlockingIOError, PermissionError, FileNotFoundError)
+"""Another process has the lock, as SMB says it too, or the folder is gone."""
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder, and return its descriptor; None where folders have no locks: what a killed run leaves there stays.
+
+    Raises:
+        OSError: one of :data:`_NOT_OURS`, or it is no folder.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), folder.lstat()):
+            return handle
+        raise FileNotFoundError(folder)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, _NOT_OURS):
+            raise
+        return None
 
 
 def _remove_if_dead(folder: Path) -> bool:
     try:
-        handle = _open(folder)
-    except OSError:  # no folder, or another user's
+        handle = _lock(folder)
+    except OSError:
         return False
     if handle is None:
         return False
-    try:
-        if os.fstat(handle).st_uid != os.getuid() or not _lock(handle, folder):
-            return False
+    if os.fstat(handle).st_uid == os.getuid():
         shutil.rmtree(folder, ignore_errors=True)
-        return not folder.exists()
-    finally:
-        os.close(handle)
+    os.close(handle)
+    return not folder.exists()

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, convert
+from msgspec.structs import force_setattr
 
 from splatfix.core.shell import double_quoted, quoted
+from splatfix.core.toml import parse_toml
 from splatfix.core.visible import visible
 
 _WINDOWS = os.name == "nt"
 
-BLANKS = {
-    "ARCH": "the GPU it is for, such as sm_120",
-    "CHECKOUT": "the trainer's folder",
-    "COPY": "a new folder for the mended scene",
-    "FOLDER": "that environment's folder",
-    "GID": "the number of that group",
-    "IMAGE": "the image that this container was started from",
-    "SCENE": "the folder of the scene",
-    "SOURCE": "the checkout, or the folder with the setup.py",
-    "STACK": "the trainer, such as inria or gsplat",
-}
+BLANKS: dict[str, str] = parse_toml(Path(__file__).with_name("blanks.toml").read_text(encoding="utf-8"))
 """Words that stand in a command for what only a person knows."""
 
 
@@ -38,6 +32,11 @@ class Command(Struct, frozen=True):
     blanks: tuple[str, ...] = ()
     """Those of :data:`BLANKS` that must be filled in before it can run."""
 
+    def __post_init__(self) -> None:
+        # BLANK/folder: what is below something that only a person knows
+        words = {word.split("/")[0] for word in self.argv}
+        force_setattr(self, "blanks", tuple(name for name in BLANKS if name in words))
+
     def shell(self, *, windows: bool = _WINDOWS) -> str:
         """One line for a POSIX shell or, with ``windows``, for cmd.exe."""
         program = " ".join(quoted(word, windows=windows) for word in self.argv)
@@ -45,27 +44,16 @@ class Command(Struct, frozen=True):
             lines = [f'set "{name}={value or ""}"' for name, value in self.env]
             lines += [f'set "{name}={folder};%{name}%"' for name, folder in self.prepend]
             return " && ".join(filter(None, [*map(visible, lines), program]))
-        removed: list[str] = []
-        values: list[str] = []
-        for name, value in self.env:
-            if value is None:
-                removed.append(name)
-            else:
-                values.append(f"{name}={quoted(value, windows=False)}")
-        for name, folder in self.prepend:
-            # ${PATH:+:$PATH}: without a colon at the end where the variable is empty, which would mean the current folder
-            values.append(f'{name}="{double_quoted(folder)}${{{name}:+:${name}}}"')
-        if program:
-            # only env can take a variable away for one command
-            if removed:
-                values = ["env", *(f"-u {name}" for name in removed), *values]
-            return " ".join([*values, program])
-        commands = []
-        if removed:
-            commands.append(f"unset {' '.join(removed)}")
-        if values:
-            commands.append(f"export {' '.join(values)}")
-        return " && ".join(commands)
+        removed = [name for name, value in self.env if value is None]
+        values = [f"{name}={quoted(value, windows=False)}" for name, value in self.env if value is not None]
+        # ${PATH:+:$PATH}: without a colon at the end where the variable is empty, which would mean the current folder
+        values += [f'{name}="{double_quoted(folder)}${{{name}:+:${name}}}"' for name, folder in self.prepend]
+        if not program:
+            commands = [("unset", *removed), ("export", *values)]
+            return " && ".join(" ".join(words) for words in commands if len(words) > 1)
+        if removed:  # only env can take a variable away for one command
+            values = ["env", *(f"-u {name}" for name in removed), *values]
+        return " ".join([*values, program])
 
 
 class Step:
@@ -81,38 +69,30 @@ class Step:
         if self.command is None:
             return self.text
         shell = self.command.shell(windows=windows)
-        if not self.text:
-            return shell
-        return f"{self.text.rstrip('.:')}: {shell}"
+        return f"{self.text.rstrip('.:')}: {shell}" if self.text else shell
 
-    def to_json(self) -> dict[str, Any]:
-        """``text``, ``argv`` and ``env``, the line for the shell of this platform in ``command``, and what is to be filled in."""
-        return step_json(self)
+    def to_json(self, *, windows: bool = _WINDOWS) -> dict[str, Any]:
+        """Return it for a JSON document, its ``command`` as the shell of that platform takes it; None without one."""
+        command = self.command or Command()
+        return {
+            "text": self.text,
+            "argv": list(command.argv),
+            "env": dict(command.env),
+            "prepend": dict(command.prepend),
+            "command": command.shell(windows=windows) if self.command else None,
+            "fill_in": {name: BLANKS[name] for name in command.blanks},
+        }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Step:
-        """The inverse. Of a step that splatfix does itself this is what people read: text and command.
-
-        Raises:
-            ValueError: it is no step.
-        """
-        written = convert(document, _Written)
-        if written.command is None:
-            return PlainStep(written.text)
-        blanks = tuple(name for name in BLANKS if name in written.fill_in)
-        command = Command(written.argv, tuple(written.env.items()), tuple(written.prepend.items()), blanks)
-        return PlainStep(written.text, command)
-
-
-class _Written(Struct):
-    """A step as it is in JSON."""
-
-    text: str
-    argv: tuple[str, ...]
-    env: dict[str, str | None]
-    prepend: dict[str, str]
-    command: str | None
-    fill_in: dict[str, str]
+        """The inverse. Of a step that splatfix does itself this is what people read: text and command."""
+        text = convert(document["text"], str)
+        if document["command"] is None:
+            return PlainStep(text)
+        env = convert(document["env"], dict[str, str | None])
+        prepend = convert(document["prepend"], dict[str, str])
+        argv = convert(document["argv"], tuple[str, ...])
+        return PlainStep(text, Command(argv, tuple(env.items()), tuple(prepend.items())))
 
 
 class PlainStep(Step, Struct, frozen=True):
@@ -126,19 +106,6 @@ class PlainStep(Step, Struct, frozen=True):
     """What an ``install`` names."""
 
 
-def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
-    """A step for a JSON document, its ``command`` as the shell of that platform takes it; None without one."""
-    command = step.command or Command()
-    return {
-        "text": step.text,
-        "argv": list(command.argv),
-        "env": dict(command.env),
-        "prepend": dict(command.prepend),
-        "command": command.shell(windows=windows) if step.command else None,
-        "fill_in": {name: BLANKS[name] for name in command.blanks},
-    }
-
-
 def commands(steps: Iterable[Step]) -> tuple[Command, ...]:
     """The commands among the steps that run as they are."""
     return tuple(step.command for step in steps if step.command is not None and not step.command.blanks)
@@ -150,46 +117,24 @@ def say(text: str) -> Step:
 
 
 def run(*argv: str | os.PathLike[str], text: str = "", kind: str = "", sources: tuple[str, ...] = ()) -> Step:
-    """A step that is a command, runnable as it is."""
+    """A step that is a command, runnable as it is where it has no word of :data:`BLANKS`."""
     return PlainStep(text, Command(tuple(os.fspath(word) for word in argv)), kind, sources)
 
 
 def target_options(targets: Iterable[object]) -> tuple[str, ...]:
     """``--target sm_120`` for each of them; the architectures are written as their text."""
-    arguments: list[str] = []
-    for target in targets:
-        arguments += ("--target", str(target))
-    return tuple(arguments)
+    return tuple(chain.from_iterable(("--target", str(target)) for target in targets))
 
 
 def value_options(values: Mapping[str, object]) -> tuple[str, ...]:
     """``--seed 0`` for each of them, by option; what is None was not given."""
-    arguments: list[str] = []
-    for name, value in values.items():
-        if value is not None:
-            arguments += (name, str(value))
-    return tuple(arguments)
+    given = ((name, str(value)) for name, value in values.items() if value is not None)
+    return tuple(chain.from_iterable(given))
 
 
-def fill_in(
-    *argv: str | os.PathLike[str], text: str = "", kind: str = "", sources: tuple[str, ...] = ()
-) -> Step:
-    """A step that is a command with words of :data:`BLANKS` in it."""
-    parts = tuple(os.fspath(part) for part in argv)
-    # BLANK/folder: what is below something that only a person knows
-    beginnings = {part.split("/")[0] for part in parts}
-    blanks = tuple(name for name in BLANKS if name in beginnings)
-    return PlainStep(text, Command(parts, blanks=blanks), kind, sources)
-
-
-def set_variable(name: str, value: str, text: str = "") -> Step:
-    """Set an environment variable in the user's shell."""
+def set_variable(name: str, value: str | None, text: str = "") -> Step:
+    """Set an environment variable in the user's shell, or remove it."""
     return PlainStep(text, Command(env=((name, value),)))
-
-
-def unset_variable(name: str, text: str = "") -> Step:
-    """Remove an environment variable from the user's shell."""
-    return PlainStep(text, Command(env=((name, None),)))
 
 
 def prepend_variable(name: str, folder: str) -> Step:
@@ -202,17 +147,13 @@ def step_of(
 ) -> Step:
     """Build a step from a data file: a text, or ``text``, and ``argv``, ``kind``, ``env`` or ``unset`` where there is a command.
 
-    Args:
-        groups: what stands for ``{0}``, ``{1}`` in its texts.
-        named: what stands for ``{name}``.
+    ``groups`` stand for ``{0}``, ``{1}`` in its texts, and what is ``named`` for ``{name}``.
     """
-    named = named or {}
+    values = named or {}
     if isinstance(row, str):
-        return PlainStep(row.format(*groups, **named))
-    text = row.get("text", "").format(*groups, **named)
-    argv = tuple(word.format(*groups, **named) for word in row.get("argv", ()))
+        row = {"text": row}
+    text = row.get("text", "").format(*groups, **values)
+    argv = tuple(word.format(*groups, **values) for word in row.get("argv", ()))
     env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
-    if not argv and not env:
-        return PlainStep(text)
-    blanks = tuple(word for word in argv if word in BLANKS)
-    return PlainStep(text, Command(argv, tuple(env.items()), blanks=blanks), row.get("kind", ""))
+    command = Command(argv, tuple(env.items())) if argv or env else None
+    return PlainStep(text, command, row.get("kind", ""))

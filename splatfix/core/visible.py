@@ -10,11 +10,8 @@ def visible(text: str, *, keep: str = "") -> str:
     """``text`` with every character that is not printable spelled out: ``\\x1b``, ``\\n``, ``\\u202e``.
 
     These are control characters, marks of direction, zero-width signs, line separators, tags, blanks other than the
-    ordinary one, and what Unicode does not know. A byte of a file name that is not UTF-8 becomes ``\\xff``.
-
-    Args:
-        text: anything, also with lone surrogates.
-        keep: characters that stay as they are, such as a newline.
+    ordinary one, and what Unicode does not know; what ``keep`` has stays. A byte of a file name that is not UTF-8, in Python a
+    lone surrogate, becomes ``\\xff``.
     """
     if text.isprintable():
         return text

@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 MARK = "SPLATFIX_CHILD"
 """Variable in the environment of every descendant: the splatfix it belongs to, and the number of the child."""
@@ -18,30 +20,21 @@ def end_marked(mark: str) -> int:
     """Kill every process whose mark is ``mark`` or, where that ends with a colon, begins so; returns how many (Linux)."""
     marked = f"\0{MARK}={mark}{'' if mark.endswith(':') else chr(0)}".encode()
     killed: set[int] = set()
-    while True:
-        living = _marked(marked) - killed
+    while living := _marked(marked) - killed:
         for number in living:
-            try:
+            with suppress(OSError):
                 os.kill(number, signal.SIGKILL)
-            except OSError:
-                continue
-        if not living:
-            return len(killed)
         killed |= living  # one of them may have started another since it was looked at
+    return len(killed)
 
 
 def _marked(mark: bytes) -> set[int]:
     found = set()
-    # names only, and pathlib is slow to import
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112, PTH208
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123
-                    if mark in b"\0" + file.read():
-                        found.add(int(name))
-            except OSError:  # it has ended, or is another user's
-                continue
-    return found
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if mark in b"\0" + path.read_bytes():
+                found.add(int(path.parent.name))
+    return found - {os.getpid()}
 
 
 if __name__ == "__main__":

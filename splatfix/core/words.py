@@ -2,26 +2,19 @@
 
 from collections.abc import Sequence
 
-_IRREGULAR = {"criterion": "criteria"}
-
 
 def counted(number: float, noun: str) -> str:
-    """``1 file``, ``2 files``; the noun in the singular, whose plural takes an s, or -ies after a consonant and y."""
-    if round(number) == 1:
-        return f"{number:.0f} {noun}"
-    if noun in _IRREGULAR:
-        return f"{number:.0f} {_IRREGULAR[noun]}"
-    plural = f"{noun}s"
-    if noun.endswith("y") and noun[-2] not in "aeiou":
-        plural = f"{noun[:-1]}ies"
-    return f"{number:.0f} {plural}"
+    """``1 file``, ``2 files``; the noun in the singular."""
+    if round(number) != 1:
+        if noun.endswith("y") and noun[-2] not in "aeiou":
+            noun = f"{noun[:-1]}ie"
+        noun = {"criterion": "criteria"}.get(noun, f"{noun}s")
+    return f"{number:.0f} {noun}"
 
 
 def verb(number: float, singular: str, plural: str) -> str:
     """Return the form of a verb that agrees with a number: ``is`` with 1, ``are`` with 2."""
-    if round(number) == 1:
-        return singular
-    return plural
+    return singular if round(number) == 1 else plural
 
 
 def subject(number: float, noun: str, singular: str, plural: str) -> str:

@@ -16,7 +16,7 @@ from splatfix.context import Context, make_context
 from splatfix.context.coverage import targets_by_module
 from splatfix.core.codec import from_json, parse_json
 from splatfix.core.errors import Rejected
-from splatfix.core.limits import MOST_PYPROJECT
+from splatfix.core.limits import MOST_SOURCE
 from splatfix.core.reading import read_start
 from splatfix.core.words import few
 from splatfix.facts.source.extension import BUILD_BACKEND
@@ -54,7 +54,7 @@ def ask_setup(
     """
     if not (scratch.source / "setup.py").is_file():
         return Inquiry(step.subject, unknown="it has no setup.py")
-    pyproject = read_start(scratch.source / "pyproject.toml", MOST_PYPROJECT)
+    pyproject = read_start(scratch.source / "pyproject.toml", MOST_SOURCE)
     backend = BUILD_BACKEND.search(pyproject.decode(errors="replace"))
     if backend and not backend[1].startswith("setuptools"):
         return Inquiry(step.subject, unknown=f"it is built by {backend[1]}, which runs no setup.py")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,13 +9,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from splatfix.core import holder
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.core.holder import is_held
 from splatfix.core.lock import Lock, Locked
-from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import say
 from splatfix.facts import LiveSystem, find_installer, refuse_other_program
 from splatfix.model import Installer
@@ -45,11 +42,17 @@ print(json.dumps(answer))
 
 _FOLDERS = {"prefix", "purelib", "platlib", "scripts", "data", "headers"}
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
-_LOCKED = f"""
-import os, runpy, subprocess, sys
-runpy.run_path({holder.__file__!r})["keep_through_exec"](sys.argv[1])
+_LOCKED = """
+import os, subprocess, sys
 if os.name == "nt":
     sys.exit(subprocess.call(sys.argv[2:]))
+import fcntl
+handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+try:
+    fcntl.flock(handle, fcntl.LOCK_EX)
+except OSError:
+    pass  # a file system without locks
+os.set_inheritable(handle, True)
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
@@ -71,7 +74,7 @@ class Environment(Struct, frozen=True):
     """A virtual environment, in which pip removes nothing outside of the prefix."""
     version: str = ""
     """Of its Python, as pip adds it to names of programs: ``3.11``."""
-    runner: Runner = field(default_factory=ProcessRunner)
+    runner: Runner = field(default_factory=Runner)
     """What runs its children."""
 
     @property
@@ -114,7 +117,7 @@ def open_environment(python: str, runner: Runner | None = None) -> Environment:
     Raises:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
-    runner = runner or ProcessRunner()
+    runner = runner or Runner()
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
     folders: dict[str, Path] = {}
     answer: Any = None
@@ -197,9 +200,6 @@ def pip_install(environment: Environment, log: Path, *wheels: Path) -> None:
         completed = environment.run(
             "-c", _LOCKED, str(_pip_lock(environment)), *command, timeout=_PIP_TIMEOUT, log=log
         )
-    with suppress(OSError):  # it names its process where the file system has no locks
-        if _pip_lock(environment).lstat().st_size:
-            _pip_lock(environment).unlink()
     if not completed.ok:
         errors = [line for line in completed.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
         reason = [*errors, completed.why()][0]
@@ -244,11 +244,11 @@ def wait_for_pip(environment: Environment) -> None:
         SplatfixError: ``environment-busy`` after two minutes.
     """
     path = _pip_lock(environment)
-    deadline = time.monotonic() + _ORPHAN_TIMEOUT
-    while path.exists() and is_held(path):
-        if time.monotonic() > deadline:
-            raise SplatfixError.of("install.environment-busy", prefix=environment.prefix, path=path)
-        time.sleep(0.05)
+    if path.exists():
+        try:
+            Lock(path, _ORPHAN_TIMEOUT).release()
+        except Locked:
+            raise SplatfixError.of("install.environment-busy", prefix=environment.prefix, path=path) from None
 
 
 def cannot_restore(environment: Environment, folder: Path, error: OSError) -> SplatfixError:

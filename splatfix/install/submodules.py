@@ -17,7 +17,7 @@ from splatfix.checks.checkout.submodules import Needed, needed_submodules
 from splatfix.context.submodules import public_address
 from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
-from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.facts import is_empty, read_submodules
 from splatfix.facts.source.checkout import read_checkout
@@ -74,7 +74,7 @@ def fetch_submodules(
         return ()
     if find_program("git") is None:
         raise SplatfixError.of("install.no-git")
-    git = _Git(runner or ProcessRunner(), tell, tuple(protocols))
+    git = _Git(runner or Runner(), tell, tuple(protocols))
     try:
         with temporary_folder(".splatfix-fetch-", folder) as scratch:
             fetched: list[FetchedSubmodule] = []

@@ -49,7 +49,8 @@ def private_cache(name: str, base: Path | None = None) -> Path:
     try:
         make_private(folder)
     except SplatfixError as error:
-        raise error.with_todo(own_folder) from error
+        error.todo = (own_folder,)
+        raise
     if reason := distrust(folder.resolve(), inside=False):
         mend = run("chmod", "-R", "go-w", folder, text="If all of it is yours")
         raise SplatfixError.of("install.cache-not-private", reason=reason, todo=(mend, own_folder))

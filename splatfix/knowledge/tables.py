@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from splatfix.core.codec import parse_json
-from splatfix.core.limits import MOST_KNOWLEDGE
 from splatfix.core.reading import read_bytes
 from splatfix.core.resources import bundled
 from splatfix.core.toml import parse_toml
@@ -87,7 +86,7 @@ def load_overrides(path: Path) -> Overrides:
         KnowledgeError: the file cannot be read, names a table that does not exist, or makes a table depart from its
             schema.
     """
-    content = read_bytes(path, MOST_KNOWLEDGE)
+    content = read_bytes(path)
     if not isinstance(content, bytes):
         reason = "No such file or directory"
         if content is not None:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, fill_in, run, target_options, value_options
+from splatfix.core.step import Step, run, target_options, value_options
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.model.finding import Considered
@@ -147,7 +147,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         argv, targets = ("splatfix", "install", *words), target_options(self.targets)
         if sources and not targets:
             targets = ("--target", "ARCH")
-        return fill_in(*argv, *targets, text=text, kind="install", sources=sources)
+        return run(*argv, *targets, text=text, kind="install", sources=sources)
 
     def command(self, *sources: str, more: tuple[str, ...] = (), text: str = "") -> Step:
         """Return the command that asks for the same of these sources, and for more."""

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from splatfix.core.codec import to_json
-from splatfix.core.step import Command, Step, step_json
+from splatfix.core.step import Command, Step
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.knowledge.faces import DeclaredFace
@@ -60,9 +60,9 @@ class PlannedStep(Step, Struct, frozen=True, kw_only=True):
     def _text(self) -> str:
         raise NotImplementedError
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, **shell: bool) -> dict[str, Any]:
         own = {name: to_json(getattr(self, name)) for name in self.__struct_fields__ if name != "command"}
-        return {**own, **step_json(self)}
+        return {**own, **super().to_json(**shell)}
 
 
 class Keep(PlannedStep, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context.commands import python_option
 from splatfix.core.proof import RungName
-from splatfix.core.step import BLANKS, Command, Step, target_options
+from splatfix.core.step import Command, Step, target_options
 from splatfix.knowledge import Arch
 from splatfix.model.option import Limit, OptionKind, Plan
 from splatfix.model.steps import (
@@ -97,8 +97,7 @@ def without_rungs(plan: Plan, rungs: Sequence[RungName], reason: str) -> Plan:
 
 def splatfix(case: Case, *arguments: str) -> Command:
     """Build a command of splatfix for the target environment."""
-    argv = ("splatfix", *arguments, *python_option(case.context.facts))
-    return Command(argv, blanks=tuple(word for word in arguments if word in BLANKS))
+    return Command(("splatfix", *arguments, *python_option(case.context.facts)))
 
 
 def confirm(case: Case) -> Confirm:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, fill_in, run, say
+from splatfix.core.step import Step, run, say
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
@@ -130,7 +130,7 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
         subject = f"{text}: {IRREPLACEABLE[name]}"
     else:
         return Rejected.of("plan.unknown-drop-in", text=text, known=known_names())
-    build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
+    build = run("splatfix", "install", "SOURCE", "--target", "sm_120")
     if release := install_name(extension):
         build = run("splatfix", "install", release, "--target", "sm_120")
     return _nothing_replaces(subject, (build,), beside, request)

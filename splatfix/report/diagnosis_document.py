@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatfix.context.model import Goal
 from splatfix.core.codec import to_json
-from splatfix.core.step import step_json
+from splatfix.core.step import Step
 from splatfix.model import Facts, Finding, Status
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def finding_json(item: Finding, *, windows: bool = os.name == "nt") -> dict[str,
     """A finding, its commands for the shell of the machine that was diagnosed."""
     row = to_json(item)
     # "check", as people select it with --only; in Python "code" is what every finding and error has
-    remedy = [step_json(step, windows=windows) for step in item.remedy]
+    remedy = [Step.to_json(step, windows=windows) for step in item.remedy]
     return {"check": row.pop("code"), **row, "remedy": remedy}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from splatfix.core.codec import to_json
-from splatfix.core.step import Step, step_json
+from splatfix.core.step import Step
 from splatfix.core.words import counted
 from splatfix.explain.model import Explanation, FailureCause, KnownClass
 from splatfix.report.console import escape, prose, show_step, show_todo, table
@@ -37,11 +37,11 @@ def document(
     return {
         "recognised": explanation.recognised,
         "causes": [
-            {**_by_class(cause), "fix": [step_json(step) for step in cause.fix]}
+            {**_by_class(cause), "fix": [Step.to_json(step) for step in cause.fix]}
             for cause in explanation.causes
         ],
         "first_error": list(explanation.first_error),
-        "collect": [step_json(step) for step in collect],
+        "collect": [Step.to_json(step) for step in collect],
         "facts": facts,
         "lines_read": explanation.lines_read,
         "bytes_read": explanation.bytes_read,

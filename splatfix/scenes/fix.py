@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from splatfix.core.errors import SplatfixError, cannot_write, usage_error
 from splatfix.core.files import TEMPORARY, make_folder, read_json, write_json, write_text
-from splatfix.core.limits import MOST_OF_SCENE
 from splatfix.core.reading import is_regular_file, read_blocks
 from splatfix.core.step import run, say
 from splatfix.core.words import counted, few
@@ -85,7 +84,7 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     )
     for name, target in files.items():
         try:
-            blocks = read_blocks(folder / name, MOST_OF_SCENE)
+            blocks = read_blocks(folder / name)
             first = next(blocks, b"")
         except OSError as error:
             raise SplatfixError.of("scenes.scene-damaged", source=folder / name, reason=error) from error

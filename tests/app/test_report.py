@@ -27,7 +27,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     """The report folder of the recorded run, and its certificate. It has a failed binary and options against that."""
     folder = tmp_path_factory.mktemp("certified") / "report"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
+        patch.setattr("splatfix.certify.engine.Runner", RecordedTrainer)
         # the machine that the tests run on may have no Pillow
         patch.setattr("splatfix.certify.smoke_training.packages_obstacle", lambda *names: None)
         result, options = run_and_report(subject(SHORT, folder), facts_of("rtx-3090-and-5090"))

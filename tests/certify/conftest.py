@@ -21,7 +21,7 @@ from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS, Dropin
@@ -51,7 +51,7 @@ def result(**changes: Any) -> dict[str, Any]:
     return found
 
 
-class RecordedKernels(ProcessRunner):
+class RecordedKernels(Runner):
     """Answers for the kernel probe: ours agree, and no other is installed. Measures for real what is named, and trains."""
 
     def __init__(self, *measured: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.knowledge.dropins import dropin_named
 from tests.certify.conftest import put_dropin
 from tools.gsplat_tests import RECORD, results_of
@@ -36,7 +36,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_verify_holds_it_against_the_float64_reference(variables: dict[str, str]) -> None:
-    done = ProcessRunner().run([sys.executable, *PROBE], timeout=300, env=variables, cwd=ROOT)
+    done = Runner().run([sys.executable, *PROBE], timeout=300, env=variables, cwd=ROOT)
     row = json.loads(done.stdout.rpartition("\n{")[2].join(("{", "")))
     assert (row["outcome"], row["kind"]) == ("met", "drop-in"), row
     assert 0 < row["value_error"] < 1e-5 and 0 < row["gradient_error"] < 1e-4
@@ -44,7 +44,7 @@ def test_verify_holds_it_against_the_float64_reference(variables: dict[str, str]
 
 def test_the_smoke_trainer_renders_by_it_on_a_cpu(variables: dict[str, str], tmp_path: Path) -> None:
     argv = [sys.executable, *TRAIN.split(), "--out", str(tmp_path)]
-    done = ProcessRunner().run(argv, timeout=300, env=variables, cwd=ROOT)
+    done = Runner().run(argv, timeout=300, env=variables, cwd=ROOT)
     assert done.ok, done.stderr
     result = json.loads((tmp_path / "result.json").read_text("utf-8"))
     renderer = result["implementations"]["renderer"]

@@ -147,7 +147,7 @@ def test_the_commit_is_known_after_an_interrupt(
         assert len(asked) == 1, "git is asked before anything is run"
 
     environment.commit.cache_clear()
-    monkeypatch.setattr(environment, "ProcessRunner", type("Git", (), {"run": git}))
+    monkeypatch.setattr(environment, "Runner", type("Git", (), {"run": git}))
     found = stopped(tmp_path, known, begun)
     environment.commit.cache_clear()
     assert found.environment["splatfix"].endswith(" (commit 1a2b3c4)") and len(asked) == 1

@@ -19,7 +19,7 @@ from splatfix.certify.kernel_agreement import Ran, judge, keep  # noqa: E402
 from splatfix.certify.levels import evaluate  # noqa: E402
 from splatfix.core.codec import from_json  # noqa: E402
 from splatfix.core.proof import RungName  # noqa: E402
-from splatfix.core.runner import ProcessRunner  # noqa: E402
+from splatfix.core.runner import Runner  # noqa: E402
 from splatfix.kernels import knn, rasterizer, ssim  # noqa: E402
 from splatfix.knowledge.dropins import DROPINS  # noqa: E402
 from tests.certify.conftest import put_dropin  # noqa: E402
@@ -223,7 +223,7 @@ def test_on_a_cpu_only_the_pytorch_half_of_a_drop_in_runs(backend: str, words: s
     put_dropin(dropin, tmp_path, compiled=compiled)
     argv = [sys.executable, str(Path(kernel_probe.__file__)), "knn", "simple_knn._C", "--device", "cpu"]
     paths = os.pathsep.join((str(tmp_path), *filter(None, sys.path)))
-    done = ProcessRunner().run(argv, timeout=60, env={**os.environ, "PYTHONPATH": paths})
+    done = Runner().run(argv, timeout=60, env={**os.environ, "PYTHONPATH": paths})
     row = json.loads(done.stdout.splitlines()[-1])
     assert row.pop("word") in done.stdout.partition(row["implementation"])[2]
     found = from_json(KernelCheck, row)

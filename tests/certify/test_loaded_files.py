@@ -19,7 +19,7 @@ from splatfix.certify.criteria.installed import as_installed
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
 from splatfix.core.files import write_json
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 
@@ -101,7 +101,7 @@ def compared(site: Path, known: Facts, **distribution: Any) -> LoadedCode:
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", loaded.VARIABLE: str(files.folder)}
     variables["PYTHONPATH"] = f"{first}{os.pathsep}{site}"
     argv = [sys.executable, "-S", "-c", LOAD, str(inside), str(first)]
-    done = ProcessRunner().run(argv, timeout=60.0, env=variables)
+    done = Runner().run(argv, timeout=60.0, env=variables)
     assert done.ok, done.stderr
     return files.compare()
 

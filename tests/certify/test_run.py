@@ -28,7 +28,7 @@ from splatfix.certify import (
 )
 from splatfix.certify.smoke import stage
 from splatfix.core.proof import RungName
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Runner
 from splatfix.model import Facts
 from tests.certify.conftest import (
     SHORT,
@@ -264,7 +264,7 @@ class TestVerify:
         if torch.cuda.is_available():
             pytest.skip("this machine has a GPU")
         monkeypatch.setattr(kernels, "IMPLEMENTATIONS", kernels.IMPLEMENTATIONS[:1])
-        error = refused(run, tmp_path, known, runner=ProcessRunner(), device="cuda")
+        error = refused(run, tmp_path, known, runner=Runner(), device="cuda")
         assert (error.code, int(error.exit_code)) == ("no-gpu", 3)
         assert list(tmp_path.iterdir()) == []
 

@@ -29,7 +29,7 @@ from splatfix.certify.run_levels import diagnosed, left_open
 from splatfix.certify.scenes import NO_SCENES
 from splatfix.context.model import BinaryMatrix
 from splatfix.core.proof import RungName
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.knowledge.published import public_scenes
 from splatfix.model import Facts, Finding, Status
 from splatfix.report.certificate import show
@@ -50,7 +50,7 @@ NO_CODE = Finding(Status.FAIL, "sm_80 only", code="no-kernel-image", family="ext
 At = Callable[..., Certificate]
 
 
-class Nothing(ProcessRunner):
+class Nothing(Runner):
     """Every process is one too many."""
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from splatfix.certify.stacks.progress import following
 from splatfix.containers.building import Building
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts.system.parallel import each, within
 from splatfix.install.parallel import Piece, parallel
@@ -52,9 +52,9 @@ def test_a_child_has_its_time_limit(tmp_path: Path) -> None:
     lines: list[str] = []
     argv = [sys.executable, "-c", "import time; print('a', flush=True); time.sleep(60)"]
     stop = threading.Event()
-    done = ProcessRunner().run(argv, timeout=0.3, on_line=lines.append, log=tmp_path / "log", stop=stop)
+    done = Runner().run(argv, timeout=0.3, on_line=lines.append, log=tmp_path / "log", stop=stop)
     assert done.returncode is None and "within 0.3 s" in done.error
-    short = ProcessRunner().run([sys.executable, "-c", BOTH], timeout=60, on_line=lines.append)
+    short = Runner().run([sys.executable, "-c", BOTH], timeout=60, on_line=lines.append)
     assert short.returncode == 3 and lines[-2:] == ["out", "err"]
 
 

@@ -27,7 +27,7 @@ HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", REP
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer is played back, and fails."""
-    monkeypatch.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
+    monkeypatch.setattr("splatfix.certify.engine.Runner", RecordedTrainer)
     monkeypatch.setattr("splatfix.certify.smoke_training.packages_obstacle", lambda *words: None)
 
 

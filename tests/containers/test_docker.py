@@ -206,7 +206,7 @@ class TestRun:
         engine = docker_engine
         if engine.kind == "Podman":
             pytest.skip("Podman is asked in another way")
-        monkeypatch.setattr("splatfix.core.holder._started", lambda pid: "1")  # what the label will say
+        monkeypatch.setattr("splatfix.containers.owner.os.getpid", lambda: 1 << 22)  # what the label will say
         killed = Mock(side_effect=KeyboardInterrupt)
         monkeypatch.setattr("docker.models.containers.ContainerCollection.create", killed)
         monkeypatch.setattr("docker.models.images.ImageCollection.remove", killed)

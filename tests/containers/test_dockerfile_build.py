@@ -14,7 +14,7 @@ from splatfix.containers.certify import read_certificates
 from splatfix.containers.engine import Engine
 from splatfix.containers.image import Image
 from splatfix.containers.packages import certificate_file, pip_settings
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from tests.archs import archs
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
@@ -28,7 +28,7 @@ def build(docker_engine: Engine, checkout: Path, **more: str) -> str:
 
     torch's default build on PyPI is that for CUDA 13.0.
     """
-    settings = pip_settings(ProcessRunner())
+    settings = pip_settings(Runner())
     arguments = {**settings.build_args, "TORCH": "torch==2.13.0", "TORCH_INDEX": "", **more}
     options = {"network_mode": "host", "rm": True, "forcerm": True, "decode": True}
     build = docker_engine.client.api.build
@@ -49,7 +49,7 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: Engine,
     make_dockerfile(DockerfileRequest(str(checkout), targets, "wheels", "2.13.0+cu130", 2, checkout))
     # the classic builder reads this one
     (checkout / "Dockerfile.dockerignore").rename(checkout / ".dockerignore")
-    certificates = certificate_file(pip_settings(ProcessRunner()))
+    certificates = certificate_file(pip_settings(Runner()))
     (checkout / "splatfix-image/base/certificates.pem").write_bytes(read_certificates(certificates))
     log = build(docker_engine, checkout)
     assert f"Successfully tagged {TAG}" in log, log[-5000:]

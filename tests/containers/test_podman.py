@@ -56,7 +56,7 @@ def test_an_ended_client_leaves_no_container(
 
 def test_what_a_killed_process_left_is_swept(podman_engine: Engine) -> None:
     """Podman keeps the backslashes of quotation marks in a label."""
-    dead = owner_label()[OWNER_LABEL].replace("started=", "started=1")
+    dead = owner_label()[OWNER_LABEL].replace("boot=", "boot=1")
     client = podman_engine.client
     client.api.import_image_from_data(
         empty_tar(), repository="splatfix-left", tag="1", changes=[f"LABEL {OWNER_LABEL}={json.dumps(dead)}"]

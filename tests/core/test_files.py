@@ -21,9 +21,7 @@ def test_json_round_trip_and_final_newline(tmp_path: Path) -> None:
     assert "ü" in text
 
 
-def test_a_full_disk_leaves_the_old_file_and_says_what_lies_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
     target = tmp_path / "a.json"
     target.write_text("old")
@@ -31,9 +29,6 @@ def test_a_full_disk_leaves_the_old_file_and_says_what_lies_there(
     assert error.code == "cannot-write" and "No space left" in error.what
     assert error.meaning == "a.json is as it was." and target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    (tmp_path / "a.md").touch()
-    error = refused(files.write_text, tmp_path / "a.html", "new")
-    assert error.meaning == f"There is no a.html. In {tmp_path} lie a.json, a.md."
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -53,7 +48,7 @@ def test_devices_and_pipes_are_written_into_and_links_to_them_replaced(
 ) -> None:
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
-    assert "nobody reads" in refused(files.write_text, pipe, "waits for no reader").what
+    assert refused(files.write_text, pipe, "waits for no reader").code == "cannot-write"
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         files.write_json(pipe, {"a": 1})
@@ -64,8 +59,6 @@ def test_devices_and_pipes_are_written_into_and_links_to_them_replaced(
             files.write_text(link, "whole")
             assert not link.is_symlink() and link.read_text() == "whole"
         link.unlink()
-        monkeypatch.setattr("splatfix.core.files._PATIENCE_S", 0.1)
-        assert "does not" in refused(files.write_bytes, pipe, bytes(1 << 20)).what
         monkeypatch.setattr("stat.S_ISBLK", stat.S_ISFIFO)
         assert "it is a disk" in refused(files.write_text, pipe, "x").what
     finally:
@@ -85,16 +78,15 @@ def test_the_system_s_names_of_open_files_are_not_replaced(tmp_path: Path) -> No
 
 
 def test_what_was_there_is_moved_aside_each_time_anew(tmp_path: Path) -> None:
-    assert files.set_aside(tmp_path, ("series", "summary")) is None
     for count, folder in enumerate(("previous", "previous-2", "previous-3")):
         (tmp_path / "series").write_text(str(count))
         (tmp_path / "theirs").write_text("stays")
-        assert files.set_aside(tmp_path, ("series", "summary")) == tmp_path / folder
+        files.set_aside(tmp_path, ("series", "summary"))
         assert (tmp_path / folder / "series").read_text() == str(count)
         assert not (tmp_path / "series").exists() and (tmp_path / "theirs").exists()
     (tmp_path / "summary").symlink_to("not/there/yet")
-    assert files.set_aside(tmp_path, ("series", "summary")) == tmp_path / "previous-4"
-    assert not (tmp_path / "summary").is_symlink()
+    files.set_aside(tmp_path, ("series", "summary"))
+    assert (tmp_path / "previous-4" / "summary").is_symlink() and not (tmp_path / "summary").is_symlink()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")

@@ -38,11 +38,9 @@ def test_any_content_is_text(name: str, content: bytes, tmp_path: Path) -> None:
 
 def test_the_limit_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    path.write_bytes(b"x" * 2048)
-    assert read_bytes(path, 2048) == b"x" * 2048
-    assert read_bytes(path, 1024) == Unread(
-        str(path), "it is larger than 1 KiB, the most that is read: 2048 bytes"
-    )
+    path.write_bytes(b"x" * (2 << 20))
+    assert read_bytes(path, 2 << 20) == b"x" * (2 << 20)
+    assert read_bytes(path, 1 << 20) == Unread(str(path), "it is larger than 1 MiB, the most that is read")
 
 
 def test_sizes_are_not_believed(tmp_path: Path) -> None:
@@ -50,9 +48,7 @@ def test_sizes_are_not_believed(tmp_path: Path) -> None:
     (tmp_path / "x").symlink_to("/proc/self/status")
     text = read_text(tmp_path / "x")
     assert isinstance(text, str) and "VmRSS" in text
-    assert read_bytes(tmp_path / "x", 10) == Unread(
-        str(tmp_path / "x"), "it is larger than 10 bytes, the most that is read"
-    )
+    assert isinstance(read_bytes(tmp_path / "x", 10), Unread)
 
 
 @pytest.mark.parametrize("name", ["no/such", "a\0b", "x" * 300, "\udcff\ud800", "x/y"])

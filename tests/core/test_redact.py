@@ -110,7 +110,7 @@ def test_data_is_redacted_all_through() -> None:
     made = redacted({"things": [thing]})["things"][0]
     assert made == _Thing("https://***@h/", ("TOKEN=***",), {"HF_TOKEN": "***", "CC": "gcc"}, _Thing("a"))
     assert made.inner is thing.inner and redacted(thing.inner) is thing.inner
-    error = SplatfixError("x", "What.").with_todo(run("pip", "download", f"https://{SECRET}@h/"))
+    error = SplatfixError("x", "What.", todo=(run("pip", "download", f"https://{SECRET}@h/"),))
     assert error.todo == (run("pip", "download", "https://***@h/"),)
 
 

@@ -7,32 +7,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from splatfix.core import output
-from splatfix.core.runner import ProcessRunner
+from splatfix.core import output, runner
+from splatfix.core.runner import Runner
 from splatfix.core.scratch import sweep
 from tests.conftest import ROOT
 from tests.tables import data
 
-RUNNER = ProcessRunner()
+RUNNER = Runner()
 
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-@pytest.fixture(params=[False, True])
-def pipes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As pipes are read here, and as they are on Windows."""
-    pipes = partial(output.Pipes, by_threads=request.param)
-    monkeypatch.setattr("splatfix.core.runner.Pipes", pipes)
-
-
-@pytest.mark.usefixtures("pipes")
 def test_output_and_code_come_back() -> None:
     """What is no UTF-8 is replaced."""
     code = "import sys; sys.stdout.buffer.write(b'out\\xff\\n'); print('err', file=sys.stderr); sys.exit(4)"
@@ -77,7 +68,6 @@ def wait_for(path: Path) -> str:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="process numbers as POSIX has them")
-@pytest.mark.usefixtures("pipes")
 def test_a_timeout_ends_the_grandchildren_too(tmp_path: Path) -> None:
     told, timeout = tmp_path / "told", 0.4
     while not told.exists():  # a busy machine may need longer to start two programs
@@ -102,14 +92,13 @@ def test_lines_are_told_while_it_runs_and_logged(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "0\n1\n2\n" == done.stdout
 
 
-@pytest.mark.usefixtures("pipes")
 def test_a_child_that_never_stops_talking_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ``.pth`` file may print anything into the answer of a probe."""
-    monkeypatch.setattr(output, "MOST_ANSWER", 1 << 20)
+    monkeypatch.setattr(runner, "MOST_ANSWER", 1 << 20)
     endless = python("import os\nwhile True: os.write(1, b'x' * 65536)")
     done = RUNNER.run(endless, timeout=60)
-    assert (done.returncode, done.stdout) == (None, "")
-    assert done.why() == "it said more than 64 MiB, the most that is read"
+    assert done.returncode is None and len(done.stdout) <= 1 << 20
+    assert done.why() == "it said more than 1 MiB, the most that is read"
 
 
 def test_of_very_long_output_the_middle_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,23 +108,7 @@ def test_of_very_long_output_the_middle_is_not_kept(monkeypatch: pytest.MonkeyPa
     done = RUNNER.run(python(code), timeout=60, on_line=lambda line: told.append(len(line)))
     assert done.ok and len(done.stdout) <= 1 << 20
     assert done.stdout.startswith("first\nx") and done.stdout.endswith("x\nlast\n")
-    assert sum(told) == (4 << 20) + 9 and max(told) == 1 << 16
-
-
-def test_a_reader_that_was_given_up_takes_nothing_from_the_next_child() -> None:
-    read_end, write_end = os.pipe()
-    with os.fdopen(read_end, "rb") as pipe:
-        pipes = output.Pipes([pipe], lambda: False, by_threads=True)
-        assert pipes.texts() == [""] and not pipes.at_end
-    second, to_second = os.pipe()
-    os.dup2(second, read_end)  # the number is given to somebody else, as it mostly is by itself
-    for descriptor, said in ((write_end, b"late"), (to_second, b"theirs")):
-        os.write(descriptor, said)
-        time.sleep(0.2)
-    os.close(to_second)
-    with os.fdopen(read_end) as pipe:
-        assert pipe.read() == "theirs"
-    os.close(write_end)
+    assert sum(told) == (4 << 20) + 9 and max(told) <= 1 << 17
 
 
 def test_a_followed_log_of_any_length_ends_at_its_limit(
@@ -148,7 +121,6 @@ def test_a_followed_log_of_any_length_ends_at_its_limit(
     assert len(lines) < 200 and "is not kept" in last
 
 
-@pytest.mark.usefixtures("pipes")
 def test_a_child_that_closes_both_streams_and_goes_on_is_ended() -> None:
     done = RUNNER.run(
         python("import os, time\nos.write(1, b'said\\r\\n'); os.close(1); os.close(2); time.sleep(60)"),
@@ -236,8 +208,8 @@ def test_a_child_of_python_does_not_stay_at_a_prompt(monkeypatch: pytest.MonkeyP
 
 KILLED = """
 import sys
-from splatfix.core.runner import ProcessRunner
-ProcessRunner().run([sys.executable, "-c", *sys.argv[1:]], timeout=600)
+from splatfix.core.runner import Runner
+Runner().run([sys.executable, "-c", *sys.argv[1:]], timeout=600)
 """
 
 
@@ -262,7 +234,7 @@ def test_no_descendant_outlives_a_kill(number: signal.Signals, tmp_path: Path) -
 
 
 def test_temporary_files_of_children_do_not_stay(tmp_path: Path) -> None:
-    code = "import sys; from splatfix.core.runner import ProcessRunner as R; print(R().run(sys.argv[1:], timeout=9).stdout)"
+    code = "import sys; from splatfix.core.runner import Runner; print(Runner().run(sys.argv[1:], timeout=9).stdout)"
     words = ["sh", "-c", "mkdir $TMPDIR/pip-unpack-xyz; echo $TMPDIR"]
     done = RUNNER.run(
         [*python(code), *words], timeout=20, cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}

@@ -82,15 +82,14 @@ def test_what_cannot_be_removed_is_found_again(tmp_path: Path, monkeypatch: pyte
 
 def test_a_sweep_before_the_lock_takes_only_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process finds the folder in the moment between its making and its lock."""
-    opened, swept = scratch._open, []
+    locked, swept = scratch._lock, []
 
     def swept_first(folder: Path) -> int | None:
-        monkeypatch.setattr(scratch, "_open", opened)
-        handle = opened(folder)
+        monkeypatch.setattr(scratch, "_lock", locked)
         swept.extend(sweep([tmp_path]))
-        return handle
+        return locked(folder)
 
-    monkeypatch.setattr(scratch, "_open", swept_first)
+    monkeypatch.setattr(scratch, "_lock", swept_first)
     folder = ScratchFolder(tmp_path, PREFIX, f"{PREFIX}wanted")
     assert len(swept) == 1 and folder.path.is_dir() and sweep([tmp_path]) == ()
     folder.remove()

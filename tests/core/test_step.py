@@ -2,22 +2,12 @@
 
 import pytest
 
-from splatfix.core.step import (
-    Command,
-    PlainStep,
-    Step,
-    fill_in,
-    prepend_variable,
-    run,
-    say,
-    set_variable,
-    unset_variable,
-)
+from splatfix.core.step import Command, PlainStep, Step, prepend_variable, run, say, set_variable
 
 STEPS = [
     (run("rm", "-r", "/a b"), "rm -r '/a b'", 'rm -r "/a b"'),
     (set_variable("A", "x;y"), "export A='x;y'", 'set "A=x;y"'),
-    (unset_variable("A"), "unset A", 'set "A="'),
+    (set_variable("A", None), "unset A", 'set "A="'),
     (prepend_variable("P", "/x y"), 'export P="/x y${P:+:$P}"', 'set "P=/x y;%P%"'),
     (PlainStep(command=Command(("pip",), (("A", "1"),))), "A=1 pip", 'set "A=1" && pip'),
     (PlainStep(command=Command(("pip",), (("A", None),))), "env -u A pip", 'set "A=" && pip'),
@@ -34,6 +24,6 @@ def test_shell_lines(step: Step, posix: str, cmd: str) -> None:
 
 
 def test_a_command_says_what_is_to_be_filled_in() -> None:
-    step = fill_in("FOLDER/bin/python", "build.py", "SOURCE", "--target=ARCHITECTURE")
+    step = run("FOLDER/bin/python", "build.py", "SOURCE", "--target=ARCHITECTURE")
     assert step.command and step.command.blanks == ("FOLDER", "SOURCE")
     assert step.to_json()["fill_in"].keys() == {"FOLDER", "SOURCE"}

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 
 ABOUT_TORCH = Path(__file__).with_name("about_torch.py")
 PACKAGES = {name: name for name in ["torch", "numpy", "hypothesis", "packaging", "typer", "rich", "jinja2"]}
@@ -21,7 +21,7 @@ VARIANTS = ("inria-2024", "mip-splatting", "taming-3dgs")
 
 def torch_says(python: str = sys.executable) -> tuple[dict[str, Any], str]:
     """Ask torch in a child for its build and its GPUs; the second says why it gave no answer."""
-    done = ProcessRunner().run([python, ABOUT_TORCH], timeout=120)
+    done = Runner().run([python, ABOUT_TORCH], timeout=120)
     try:
         return dict(json.loads(done.stdout.splitlines()[-1])), ""
     except (ValueError, IndexError):

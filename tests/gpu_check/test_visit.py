@@ -14,7 +14,7 @@ import pytest
 from splatfix.certify.baseline import MEMORY_TOLERANCE, quality_tolerance
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.files import read_json
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from tools.cuda_kernels import MODULES
 
 from .needs import PEERS, torch_says
@@ -66,11 +66,11 @@ def test_facts(visit: Visit, notes: Notes) -> None:
 def nvidia_smi() -> tuple[list[dict[str, str]], str]:
     """Return a row for each GPU, and the CUDA level of the driver, "" where its table does not name one."""
     query = ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
-    done = ProcessRunner().run(query, timeout=20)
+    done = Runner().run(query, timeout=20)
     rows = csv.reader(done.stdout.splitlines() if done.ok else (), skipinitialspace=True)
     gpus = [dict(zip(FIELDS, row, strict=True)) for row in rows]
     assert gpus, f"nvidia-smi names no GPU: {done.why()}"
-    table = ProcessRunner().run(["nvidia-smi"], timeout=20).stdout
+    table = Runner().run(["nvidia-smi"], timeout=20).stdout
     level = re.search(r"CUDA (?:UMD )?Version:\s*([0-9.]+)", table)
     return gpus, level.group(1) if level else ""
 

@@ -19,7 +19,7 @@ import pytest
 
 import splatfix
 from splatfix.core.files import sha256_of, write_text
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 
 from .needs import PEERS
 from .record import KIND, Notes, exit_code_of, public, table
@@ -57,7 +57,7 @@ class Visit:
         (first / "__init__.py").write_text(f"__path__ = [{str(ROOT / 'tests')!r}]\n", encoding="utf-8")
         # a tree that travelled has no .git
         carried = (self.sources or self.work) / "commit"
-        done = ProcessRunner().run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], timeout=10)
+        done = Runner().run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], timeout=10)
         commit = carried.read_text("utf-8") if carried.is_file() else done.stdout or "unknown"
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         about = {"splatfix": splatfix.__version__, "commit": commit.strip(), "machine": self.machine}
@@ -88,7 +88,7 @@ class Visit:
         if left < 1:
             pytest.skip(SPENT)
         command = [str(word) for word in argv]
-        done = ProcessRunner().run(command, timeout=min(limit, left), env=self.variables(), cwd=self.work)
+        done = Runner().run(command, timeout=min(limit, left), env=self.variables(), cwd=self.work)
         said = f"$ {' '.join(command)}\n{done.stdout[-20000:]}{done.stderr[-6000:]}\n= {done.why() or 0}\n"
         with self._lock, (self.out / "output.txt").open("a", encoding="utf-8") as log:
             log.write(said)
@@ -125,7 +125,7 @@ class Visit:
         with self._lock:
             if environment not in self._before:
                 argv = [sys.executable, "-m", "venv", "--without-pip", folder]
-                done = ProcessRunner().run(argv, timeout=60)
+                done = Runner().run(argv, timeout=60)
                 assert done.ok, f"no venv can be made with {sys.executable}: {done.why()}"
                 (site,) = folder.glob("lib/python*/site-packages")
                 lines = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import fields
 
-from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
 from splatfix.install import InstallOutcome, InstallProgress, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
@@ -93,7 +93,7 @@ def install(
 Run = Callable[[], Completed]
 
 
-class Interposed(ProcessRunner):
+class Interposed(Runner):
     """Asks ``instead`` with the words of a command, its variables, and what runs it."""
 
     def __init__(self, instead: Callable[[list[str], Mapping[str, str], Run], Completed]) -> None:
@@ -194,14 +194,14 @@ def fat_binary(*archs: int) -> str:
 
 def run_in(target: Environment, code: str) -> str:
     """What a child of the environment's interpreter prints."""
-    done = ProcessRunner().run([target.python, "-B", "-c", code], timeout=60.0)
+    done = Runner().run([target.python, "-B", "-c", code], timeout=60.0)
     assert done.ok, done.stderr
     return done.stdout.strip()
 
 
 def pip(target: Environment, *arguments: str) -> Completed:
     """The environment's own pip, as a person calls it."""
-    return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=120.0)
+    return Runner().run([target.python, "-B", "-m", "pip", *arguments], timeout=120.0)
 
 
 def entry_file(target: Environment) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
 from splatfix.install import (
     EntryStatus,
@@ -238,7 +238,7 @@ def test_torch_refuses_unless_it_is_forced(environment: Environment, tmp_path: P
     assert "torch's check of the CUDA version is silenced" in log
     now = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
     assert now == torch_before, "torch's files were touched"
-    child = ProcessRunner().run(
+    child = Runner().run(
         [environment.python, "-B", "-c", "import torch.utils.cpp_extension as c; c.build_extensions()"],
         timeout=60.0,
     )

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.core.resources import TOOLKIT_MARKER
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.install import fetch_source
 from splatfix.install.downloads import _NEEDED, Pip, provide_toolkit
 from splatfix.install.wheels import write_wheel
@@ -32,7 +32,7 @@ KNOWN = "b198824cf2f54003f50d64ada3a0f184b42ca0846c1c94192fa269ecd97a66eb"  # of
 NVVM = hashlib.sha256(b"nvvm").hexdigest()
 
 
-class FakePip(ProcessRunner):
+class FakePip(Runner):
     """Leaves the wheels' files where pip was told to; ``without`` is what they lack, ``nvcc`` is how its probe ends."""
 
     def __init__(self, *, fails: bool = False, without: str = "", nvcc: int = 0) -> None:
@@ -133,7 +133,7 @@ def test_an_interrupted_download_leaves_nothing(step: ProvideToolkit) -> None:
     assert list(Path(step.folder).parent.iterdir()) == []
 
 
-REAL_PIP = Pip((sys.executable, "-m", "pip"), ProcessRunner())
+REAL_PIP = Pip((sys.executable, "-m", "pip"), Runner())
 SDIST = {
     "gsplat-1.5.3/setup.py": "open('ran', 'w')\nraise SystemExit(__file__)",
     "gsplat-1.5.3/gsplat/cuda/csrc/a.cu": "",

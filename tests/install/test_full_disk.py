@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.install import WheelCache, revert
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import write_wheel
@@ -28,7 +28,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """6 MiB of memory as a file system; needs the right to mount."""
     place = tmp_path / "disk"
     place.mkdir()
-    runner = ProcessRunner()
+    runner = Runner()
     argv = ["mount", "-t", "tmpfs", "-o", "size=6m,nr_inodes=0", "tmpfs", str(place)]
     if sys.platform != "linux" or not runner.run(argv, timeout=20.0).ok:
         pytest.skip("this account may not mount a file system")

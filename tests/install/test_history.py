@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.install import backup, execute, revert, revert_all
 from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
@@ -50,7 +50,7 @@ class Died(BaseException):
     """The process was killed."""
 
 
-class Pip(ProcessRunner):
+class Pip(Runner):
     """Installs as pip does. At the ``at``-th step it ends by an error: at ``Died`` the disk stays as it is then."""
 
     def __init__(self, target: Environment) -> None:

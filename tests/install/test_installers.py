@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.holder import is_held
+from splatfix.core.lock import Lock, Locked
 from splatfix.facts import gather
 from splatfix.facts.environment import probe
 from splatfix.facts.system.live import LiveSystem
@@ -113,25 +113,15 @@ def test_missing_build_tools_are_asked_of_who_installs(bare: Environment, tmp_pa
     assert step.command.argv[:6] == (sys.executable, "-m", "pip", "--python", bare.python, "install")
 
 
-NO_FLOCK = """
-import fcntl
-def refuse(*_):
-    raise OSError(37, "No locks available")
-fcntl.flock = refuse
-"""
-
-
 @pytest.mark.skipif(os.name != "posix", reason="exec keeps the lock")
-@pytest.mark.parametrize("first", ["", NO_FLOCK], ids=["locks", "none to be had"])
-def test_whoever_installs_holds_the_lock(tmp_path: Path, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_installs_holds_the_lock(tmp_path: Path) -> None:
     """Killed, splatfix leaves its pip or uv behind: the lock is that program's own."""
     inner, lock = "print(1, flush=True); input()", tmp_path / "lock"
-    argv = [sys.executable, "-c", first + _LOCKED, str(lock), sys.executable, "-c", inner]
-    if first:
-        monkeypatch.setattr("splatfix.core.holder.try_lock", lambda handle: None)
+    argv = [sys.executable, "-c", _LOCKED, str(lock), sys.executable, "-c", inner]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stdout.readline() == b"1\n"
-        assert is_held(lock)
+        with pytest.raises(Locked):
+            Lock(lock, 0.1)
         child.kill()
         child.wait()
-        assert not is_held(lock)
+        Lock(lock).release()

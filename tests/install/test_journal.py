@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
 from splatfix.core.files import write_json
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.install.environment import Environment
 from splatfix.install.journal import EntryStatus, Journal, request_to_resume
 from splatfix.plan import Request
@@ -65,7 +65,7 @@ DRIVER = data(__file__)["texts"]["driver"]
 @pytest.mark.usefixtures("fresh_wheels")
 def test_resumed_after_a_kill(environment: Environment, tmp_path: Path, document: Document) -> None:
     source = write_extension(tmp_path / "source")
-    done = ProcessRunner().run(
+    done = Runner().run(
         [sys.executable, "-c", DRIVER, environment.python],
         timeout=120.0,
         cwd=source,

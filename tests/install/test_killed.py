@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment, environment_lock, pip_install
 from splatfix.install.journal import EntryStatus, Journal
@@ -29,7 +29,7 @@ DRIVER: str = data(__file__)["texts"]["driver"]
 def driven(target: Environment, at: int, what: str, *sources: Path, scratch: Path | None = None) -> Completed:
     argv = [sys.executable, "-c", DRIVER, str(at), target.python, what, *map(str, sources)]
     env = {**os.environ, "TMPDIR": str(scratch)} if scratch else None
-    return ProcessRunner().run(argv, timeout=120.0, cwd=ROOT, env=env)
+    return Runner().run(argv, timeout=120.0, cwd=ROOT, env=env)
 
 
 def settle(target: Environment) -> None:

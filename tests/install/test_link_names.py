@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed, Runner
 from splatfix.install.link_names import link_names
 from tests.files import put
 
 from .environments import Interposed, Run
 
-RUNNER = ProcessRunner()
+RUNNER = Runner()
 
 
 PIP = "site/nvidia/cu13/lib"

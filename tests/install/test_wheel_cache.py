@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
 from splatfix.install.wheel_cache import identity_of, origin_of, places_of, versions_of, wheel_key
@@ -204,13 +204,13 @@ def test_what_was_built_is_not_built_again(
     probe = source / "probe.c"
     probe.write_text(probe.read_text().replace("PyLong_FromLong(42)", "PyLong_FromLong(ANSWER)"))
     builds = []
-    real = ProcessRunner.run
+    real = Runner.run
 
-    def counted(self: ProcessRunner, argv, **options):  # type: ignore[no-untyped-def]
+    def counted(self: Runner, argv, **options):  # type: ignore[no-untyped-def]
         builds.append(argv) if "wheel" in argv else None
         return real(self, argv, **options)
 
-    monkeypatch.setattr(ProcessRunner, "run", counted)
+    monkeypatch.setattr(Runner, "run", counted)
     command = ("install", source, "--python", environment.python)
     for value, built in (("1", 1), ("2", 2), ("1", 2)):
         monkeypatch.setenv("PROBE_ANSWER", value)

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.install.environment import Environment, open_environment
 
 
@@ -33,7 +33,7 @@ def cuda_site() -> Path:
     named = os.environ.get("SPLATFIX_NATIVE_PYTHON")
     if not named or not Path(named).exists():
         absent("SPLATFIX_NATIVE_PYTHON names no Python with a CUDA build of torch")
-    target = open_environment(named, ProcessRunner())
+    target = open_environment(named, Runner())
     if not (target.purelib / "torch" / "lib" / "libtorch_cuda.so").exists():
         absent(f"{named} has no CUDA build of torch")
     return target.purelib
@@ -43,11 +43,11 @@ def cuda_site() -> Path:
 def native(cuda_site: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """A venv of our own that sees the lane's packages, so that nothing is installed into the lane itself."""
     folder = tmp_path_factory.mktemp("native") / "env"
-    done = ProcessRunner().run(
+    done = Runner().run(
         [os.environ["SPLATFIX_NATIVE_PYTHON"], "-m", "venv", "--without-pip", folder], timeout=120
     )
     assert done.ok, done.why()
-    target = open_environment(str(folder / "bin" / "python"), ProcessRunner())
+    target = open_environment(str(folder / "bin" / "python"), Runner())
     (target.purelib / "lane.pth").write_text(f"{cuda_site}\n")
     return target
 

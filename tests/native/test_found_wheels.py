@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.context import make_context
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.facts import gather
 from splatfix.install.environment import Environment
 from splatfix.model import Fact, Facts
@@ -53,7 +53,7 @@ def wheels(native: Environment, cuda_site: Path, tmp_path_factory: pytest.TempPa
     (folder / "kernel.cu").write_text(KERNEL)
     (folder / "binding.cpp").write_text(BINDING)
     ask = "import sysconfig; print(sysconfig.get_path('include'))"
-    headers = ProcessRunner().run([native.python, "-c", ask], timeout=60)
+    headers = Runner().run([native.python, "-c", ask], timeout=60)
     include = (torch / "include", torch / "include/torch/csrc/api/include", headers.stdout.strip())
     options = [f"-I{path}" for path in include]
     compile_cpp = ["g++", "-c", "-O0", "-fPIC", "-std=c++17", "-w", "-DTORCH_EXTENSION_NAME=_C", *options]
@@ -75,7 +75,7 @@ def wheels(native: Environment, cuda_site: Path, tmp_path_factory: pytest.TempPa
 
 
 def _run(folder: Path, *argv: str | Path) -> None:
-    done = ProcessRunner().run([str(word) for word in argv], timeout=600, cwd=folder)
+    done = Runner().run([str(word) for word in argv], timeout=600, cwd=folder)
     assert done.ok, done.stderr[-2000:]
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from splatfix.binaries import read_binary
 from splatfix.core.proof import RungName
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.facts import gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
@@ -36,14 +36,14 @@ MINUTES = 60.0
 def splatfix(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
     """The command line with ``--json``, as a process of its own; exit code and document."""
     argv = [sys.executable, "-m", "splatfix", *map(str, arguments), "--json"]
-    done = ProcessRunner().run(argv, timeout=25 * MINUTES, cwd=ROOT)
+    done = Runner().run(argv, timeout=25 * MINUTES, cwd=ROOT)
     assert done.returncode is not None, done.error
     return done.returncode, json.loads(done.stdout)
 
 
 def listed_by(cuobjdump: Path, library: Path, option: str) -> list[str]:
     """``sm_120`` for each embedded file that cuobjdump lists."""
-    done = ProcessRunner().run([cuobjdump, option, library], timeout=60)
+    done = Runner().run([cuobjdump, option, library], timeout=60)
     assert done.ok, done.why()
     return sorted(re.findall(r"\.(sm_\d+[af]?)\.(?:cubin|ptx)", done.stdout))
 
@@ -178,7 +178,7 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuob
 
 def hits_and_misses(folder: Path) -> tuple[int, int]:
     environment = {**os.environ, "CCACHE_DIR": str(folder)}
-    done = ProcessRunner().run(["ccache", "--print-stats"], timeout=30, env=environment)
+    done = Runner().run(["ccache", "--print-stats"], timeout=30, env=environment)
     assert done.ok, done.why()
     counts = {name: int(number) for name, number in re.findall(r"^(\w+)\t(\d+)$", done.stdout, re.MULTILINE)}
     return counts["direct_cache_hit"] + counts["preprocessed_cache_hit"], counts["cache_miss"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.binaries import read_binary
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.install.environment import Environment
 from tests.archs import archs
 from tests.conftest import ROOT
@@ -27,7 +27,7 @@ def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> No
     argv = [sys.executable, "-m", "splatfix", "install", *NAMES]
     argv += ["--backend", "nvrtc", "--target", "sm_120,sm_75"]
     env = {**os.environ, "PATH": str(tmp_path), "CUDA_HOME": "", "CUDA_PATH": ""}
-    done = ProcessRunner().run([*argv, "--python", native.python, "--json"], timeout=600, cwd=ROOT, env=env)
+    done = Runner().run([*argv, "--python", native.python, "--json"], timeout=600, cwd=ROOT, env=env)
     assert done.ok, done.stderr[-3000:] + done.stdout[-2000:]
     items = json.loads(done.stdout)["outcome"]["items"]
     assert len(items) == len(NAMES) == len({item["subject"] for item in items})
@@ -51,7 +51,7 @@ def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> No
         next((native.purelib / "fused_ssim" / "cuda").glob("*sm_120*")).read_bytes()
     )
     argv = [sys.executable, "-m", "splatfix", "revert", "--python", native.python]
-    assert ProcessRunner().run(argv, timeout=120, cwd=ROOT).ok
+    assert Runner().run(argv, timeout=120, cwd=ROOT).ok
     assert snapshot(native) == before
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.facts import LiveSystem, gather
 from splatfix.facts.environment import probe as environment
 from splatfix.install import execute
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.native
 def test_symbols_of_a_real_torch(native: Environment, cuda_site: Path) -> None:
     lib = cuda_site / "torch" / "lib"
     # names that libc10 really exports, taken from its own table by binutils
-    listed = ProcessRunner().run(["nm", "-D", "--defined-only", lib / "libc10.so"], timeout=120)
+    listed = Runner().run(["nm", "-D", "--defined-only", lib / "libc10.so"], timeout=120)
     assert listed.ok, listed.why()
     real = sorted({line.split()[-1].split("@")[0] for line in listed.stdout.splitlines() if " T _ZN" in line})
     own = [name for name in real if name.startswith("_ZN3c10")][:300]

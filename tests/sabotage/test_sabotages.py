@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from splatfix.certify import Certificate, Outcome, Verdict, certificate, certify, criteria, kernels
 from splatfix.certify.scenes import NO_SCENES
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.core.toml import parse_toml
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS
@@ -72,7 +72,7 @@ def certified(
     monkeypatch.setattr(certificate, "as_installed", lambda code, python: ())
     monkeypatch.setenv(SWITCH, "1")
     python = environment(folder / "environment", row)
-    runner: Any = ProcessRunner()
+    runner: Any = Runner()
     if row is not None and row.refused_by not in KERNELS:
         runner = RecordedKernels()  # what is wrong in a training only is looked for there only
         suite = replace(SHORT, iterations=row.iterations)

@@ -51,7 +51,8 @@ def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> 
     install = ("splatfix", "install", str(request.checkout), "--backend", "pure")
     dropin = run(*install, text="Or take a drop-in in its place")
     verify = run("splatfix", "certify", "--level", "2", text="Compare what is installed with references")
-    raise alone.with_todo(*alone.todo, dropin, verify)
+    alone.todo += (dropin, verify)
+    raise alone
 
 
 def _start_with(

@@ -31,7 +31,7 @@ from splatfix.certify.stacks.subject import METRICS, RENDER, StackSubject, Start
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
 from splatfix.core.runner import Completed, Runner
-from splatfix.core.step import fill_in, say
+from splatfix.core.step import run, say
 from splatfix.core.words import few
 from splatfix.facts import read_arguments
 from splatfix.model import Facts
@@ -80,7 +80,7 @@ class StackTrainer:
                 f"{subject.checkout / subject.script} has no option --iterations that could be read.",
                 meaning="It would train as long as it does by default: it was not run.",
                 todo=(
-                    fill_in(
+                    run(
                         *("splatfix", "certify", "--repo", checkout, "--", "--OPTION", "100"),
                         text="Name its own option for the length",
                     ),

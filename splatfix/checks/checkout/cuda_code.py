@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from splatfix.checks.evidence import file_of, torch_version, variable
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
-from splatfix.core.step import Step, run, set_variable, unset_variable
+from splatfix.core.step import Step, run, set_variable
 from splatfix.knowledge.breakages import cures_of_include
 from splatfix.model import CheckoutSource, Evidence, Finding, MissingHeader
 
@@ -22,7 +22,7 @@ def cuda_code_left_out(context: Context, this: Check) -> Iterator[Finding]:
         switches, label = item.source.switches, item.source.label
         for name in switches.off:
             if context.variables.get(name, "0") not in ("", "0"):
-                evidence, remedy = variable(context, name), unset_variable(name)
+                evidence, remedy = variable(context, name), set_variable(name, None)
                 yield this.fail(subject=item.path, evidence=evidence, remedy=remedy, label=label, name=name)
         overridden = any(context.variables.get(name) == value for name, value in switches.on.items())
         if not switches.by_gpu or overridden or context.has_working_gpu is not False:

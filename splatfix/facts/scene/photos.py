@@ -8,7 +8,7 @@ import stat
 import struct
 from pathlib import Path
 
-from splatfix.core.reading import read_part, read_start
+from splatfix.core.reading import read_start
 from splatfix.facts.scene.model import Photo
 
 OTHER_FORMATS = {b"RIFF": "webp", b"II*\0": "tiff", b"MM\0*": "tiff", b"BM": "bmp", b"GIF8": "gif"}
@@ -51,7 +51,7 @@ def read_photo(path: Path) -> Photo | None:
         return Photo("", 0)
     start = read_start(path, _HEAD)
     size = status.st_size
-    ending = read_part(path, max(0, size - _TAIL), _TAIL)
+    ending = read_start(path, _TAIL, max(0, size - _TAIL))
     try:
         if start.startswith(b"\xff\xd8"):
             return _jpeg(path, start, size, ending)
@@ -101,7 +101,7 @@ def _jpeg(path: Path, start: bytes, size: int, ending: bytes) -> Photo:
                 raise ValueError("no size")
             # JPEG's mark of the end, in its last bytes or before what a phone put behind it
             end = b"\xff\xd9"
-            ends = end in ending or end in read_part(path, max(0, size - _LONG_TAIL), _LONG_TAIL)[_HEAD:]
+            ends = end in ending or end in read_start(path, _LONG_TAIL, max(0, size - _LONG_TAIL))[_HEAD:]
             return Photo("jpeg", size, width, height, channels, bits, False, orientation, ends, ending)
         offset += 2 + length
     raise ValueError("no frame")
@@ -130,4 +130,4 @@ def orientation_entry(content: bytes) -> tuple[int, str] | None:
 def _part(path: Path, start: bytes, offset: int, length: int) -> bytes:
     if offset + length <= len(start):
         return start[offset : offset + length]
-    return read_part(path, offset, length)
+    return read_start(path, length, offset)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.core.limits import MOST_PYPROJECT
 from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
@@ -63,7 +62,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         script = read_setup_script(folder / "setup.py", reader)
     else:
         script = parse_setup_script(setup_text, reader, folder)
-    text = reader.text(folder / "pyproject.toml", MOST_PYPROJECT)
+    text = reader.text(folder / "pyproject.toml")
     from_files: tuple[str, ...] = ()
     try:
         document = parse_toml(text)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from splatfix.binaries._bytes import opened
 from splatfix.binaries.model import BinaryError
 from splatfix.binaries.wheel import members
-from splatfix.core.limits import MOST_SEARCHED, MOST_SOURCE
+from splatfix.core.limits import MOST_SOURCE
 from splatfix.core.reading import is_folder, is_regular_file, is_there, read_bytes, read_text
 from splatfix.core.redact import without_credentials
 from splatfix.facts.source.python_source import read_package_source
@@ -170,7 +170,7 @@ def source_texts(folder: Path) -> Iterator[tuple[str, str]]:
                 if entry.name not in _NOT_EDITED:
                     pending.append(path)
             elif not entry.is_symlink() and (path.suffix in _SOURCE_ENDINGS or path.name == "CMakeLists.txt"):
-                content = read_bytes(path, MOST_SEARCHED)
+                content = read_bytes(path, MOST_SOURCE)
                 if isinstance(content, bytes):
                     yield path.relative_to(folder).as_posix(), content.decode("utf-8", "surrogateescape")
 

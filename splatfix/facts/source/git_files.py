@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from splatfix.core.limits import MOST_GIT_TEXT, MOST_INDEX
 from splatfix.core.reading import is_folder, read_bytes
 from splatfix.core.redact import without_credentials
 from splatfix.facts.source.reader import FolderReader
@@ -29,7 +28,7 @@ def git_folder(folder: Path, reader: FolderReader | None = None) -> Path | None:
     inside = folder / ".git"
     if is_folder(inside):
         return inside
-    match = re.match(r"gitdir:[ \t]*(\S.*)", (reader or FolderReader()).text(inside, MOST_GIT_TEXT))
+    match = re.match(r"gitdir:[ \t]*(\S.*)", (reader or FolderReader()).text(inside))
     if match is None:
         return None
     named = _resolved(folder, match.group(1).strip())
@@ -43,14 +42,14 @@ def commit_of(git: Path | None, reader: FolderReader | None = None) -> str | Non
     if git is None:
         return None
     reader = reader or FolderReader()
-    head = reader.text(git / "HEAD", MOST_GIT_TEXT).strip()
+    head = reader.text(git / "HEAD").strip()
     if not head.startswith("ref:"):
         return head if _COMMIT.fullmatch(head) else None
     reference = head.removeprefix("ref:").strip()
     # a worktree has its own HEAD, and shares the references of the repository
-    shared = _resolved(git, reader.text(git / "commondir", MOST_GIT_TEXT).strip()) or git
+    shared = _resolved(git, reader.text(git / "commondir").strip()) or git
     for folder in (git, shared):
-        loose = reader.text(folder / reference, MOST_GIT_TEXT).strip()
+        loose = reader.text(folder / reference).strip()
         if _COMMIT.fullmatch(loose):
             return loose
     for line in reader.text(shared / "packed-refs").splitlines():
@@ -64,7 +63,7 @@ def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
     """The address of ``origin``, without credentials; "" where there is none."""
     if git is None:
         return ""
-    for name, values in sections((reader or FolderReader()).text(git / "config", MOST_GIT_TEXT)):
+    for name, values in sections((reader or FolderReader()).text(git / "config")):
         if name == 'remote "origin"':
             return without_credentials(values.get("url", "").strip('"').partition(" ")[0])
     return ""
@@ -77,7 +76,7 @@ def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Sub
     if len(listed) > _MOST_SUBMODULES:
         reader.leave_out(root / ".gitmodules", f"it names more than {_MOST_SUBMODULES} submodules")
     git = git_folder(root, reader)
-    index = read_bytes(git / "index", MOST_INDEX) if git else None
+    index = read_bytes(git / "index") if git else None
     recorded = gitlinks(index) if isinstance(index, bytes) else {}
     submodules = []
     for path in list(dict.fromkeys([*listed, *recorded]))[:_MOST_SUBMODULES]:
@@ -135,7 +134,7 @@ def gitlinks(index: bytes) -> dict[str, str]:
 
 def has_nothing_below(git: Path, path: str) -> bool:
     """The repository has no file below this path, by its index; False where that cannot be read."""
-    index = read_bytes(git / "index", MOST_INDEX)
+    index = read_bytes(git / "index")
     if not isinstance(index, bytes):
         return False
     return not any(name.startswith(f"{path}/".encode()) for _, _, name in _index_entries(index))
@@ -179,7 +178,7 @@ def _index_entries(index: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 def _gitmodules(folder: Path, reader: FolderReader) -> dict[str, Mapping[str, str]]:
     by_path: dict[str, Mapping[str, str]] = {}
-    for name, values in sections(reader.text(folder / ".gitmodules", MOST_GIT_TEXT)):
+    for name, values in sections(reader.text(folder / ".gitmodules")):
         if name.startswith("submodule") and "path" in values:
             by_path.setdefault(_unquoted(values, "path").rstrip("/"), values)
     return by_path

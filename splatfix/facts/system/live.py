@@ -25,7 +25,7 @@ from splatfix.binaries import (
 )
 from splatfix.core.isolation import without_relative_path
 from splatfix.core.reading import Unread, read_bytes, read_start, read_text
-from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.runner import Completed, Runner
 from splatfix.facts.machine import nvml
 
 # A program's arguments name splatfix's own scripts; where splatfix is installed differs between machines.
@@ -111,7 +111,7 @@ class LiveSystem:
     nvml = staticmethod(nvml.ask)
 
     def __init__(self, runner: Runner | None = None, env: Mapping[str, str] | None = None) -> None:
-        self._runner = runner or ProcessRunner()
+        self._runner = runner or Runner()
         self.name = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
         machine = platform.machine()
         self.machine = {"AMD64": "x86_64", "ARM64": "arm64"}.get(machine, machine)
