@@ -51,7 +51,6 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
         numbers = re.findall(r"(\d{1,2})\.?(\d[af]?)(?!\d)", value)
         archs = Arch.known_among(".".join(number) for number in numbers)
         yield this.fail(
-            "dotted" if own.dotted else "plain",
             subject=name,
             evidence=variable(context, name),
             remedy=set_variable(name, written(own, archs) or None),
@@ -148,8 +147,8 @@ def arch_list_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
 @check("arch-list-misses-gpu")
 def arch_list_misses_gpu(context: Context, this: Check) -> Iterator[Finding]:
     entries = _entries(context)
-    for target in context.targets if entries else ():
-        if not any(_serves(item, target, context) for item in entries):
+    for target in context.targets:
+        if entries and not any(_serves(item, target, context) for item in entries):
             yield this.warn(
                 subject=target.label,
                 evidence=Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),

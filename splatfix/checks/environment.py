@@ -55,10 +55,11 @@ def no_installer(context: Context, this: Check) -> Iterator[Finding]:
         name = f"{installer.kind} {installer.version}"
     if installer.program:
         evidence.append(Evidence(installer.program, installer.version, installers.found_via))
-    command = removed_by(context.facts)
+    case, command = "", removed_by(context.facts)
     if command:
+        case = "locked"
         evidence.append(Evidence("lock file", python.lock_file))
-    yield this.ok("locked" if command else "", evidence=evidence, name=name, command=command)
+    yield this.ok(case, evidence=evidence, name=name, command=command)
 
 
 @check("build-tools-missing")
@@ -158,7 +159,9 @@ def installed_package_breaks(context: Context, this: Check) -> Iterator[Finding]
         name, version = broken.distribution, context.version_of(broken.distribution)
         if not (record.breaks_installed(name, version) and record.when.holds(versions)):
             continue
-        report = this.ok if edited.issuperset(broken.files) else this.warn
+        report = this.warn
+        if edited.issuperset(broken.files):
+            report = this.ok
         command = ("splatfix", "install", name, "--in-place", *python_option(context.facts))
         yield report(
             subject=name,

@@ -38,7 +38,7 @@ def test_a_case_is_named_and_its_blanks_are_filled(check: Check) -> None:
     for case, words in check.wording.cases.items():
         assert case in texts, f"{check.code} never names {case}"
         lines = [words.summary, words.link]
-        for line in words.remedy:
+        for line in (*words.remedy, *words.in_container):
             lines += [line] if isinstance(line, str) else [*line.get("argv", ()), line.get("text", "")]
         fields = {field for text in lines for _, field, _, _ in Formatter().parse(text) if field}
         blanks = {field.split(".")[0].split("[")[0] for field in fields}

@@ -170,22 +170,21 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
             continue
         flags, fixed = item.source.nvcc_flags, item.source.sets.get("TORCH_CUDA_ARCH_LIST")
         shown = arch_flags_switched_off(flags, version) or f"TORCH_CUDA_ARCH_LIST={fixed or '...'}"
-        own, name, remedy = own_choice(item.source, context.archs, version), "", None
+        own, name, remedy = own_choice(item.source, context.archs, version), "setup.py", None
         if own is not None:
             name = own[0].name
         unserved = [target for target in context.targets if not _serves(item, fixed, target.arch)]
         asks_for_gpu = item.source.switches.asks_gpu or "-arch=" in "".join(flags)
         seen_at_build = context.nvidia_gpus and not context.goal.targets and asks_for_gpu
         if own and unserved and not seen_at_build and not context.variables.get(name):
-            report, case, remedy = this.warn, "", set_variable(name, own[1])
+            report, remedy = this.warn, set_variable(name, own[1])
         elif own or seen_at_build or (context.targets and not unserved):
-            report, case = this.ok, "by-variable" if own else ""
+            report = this.ok
         elif unserved:
-            report, case = this.fail, ""
+            report = this.fail
         else:
-            report, case = this.skip, ""
+            report = this.skip
         yield report(
-            case,
             subject=item.path,
             evidence=Evidence(file_of(item), shown, "its syntax tree"),
             remedy=remedy,

@@ -110,7 +110,7 @@ def _binary_interface(torch: str) -> tuple[tuple[int, ...], str]:
 @check("cxx11-abi-mismatch")
 def cxx11_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     torch = context.torch
-    for item, linkage in _linked(context) if torch else ():
+    for item, linkage in _linked(context):
         if torch is None or not other_cxx11_abi(torch, linkage):
             continue
         symbols = few(linkage.torch_missing, 3) or "names of its imports"

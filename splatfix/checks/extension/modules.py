@@ -205,7 +205,9 @@ def extension_import_fails(context: Context, this: Check) -> Iterator[Finding]:
     for probe in context.environment.imports:
         if probe.module == "torch" or probe.module in left_out:
             continue
-        report = this.ok if probe.ok else this.fail
+        report = this.fail
+        if probe.ok:
+            report = this.ok
         owner = owners.get(probe.module.partition(".")[0])
         yield report(
             subject=probe.module,
