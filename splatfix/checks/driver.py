@@ -135,19 +135,14 @@ def _start_told_elsewhere(context: Context, driver: Driver, code: int | None) ->
 
 
 def _does_not_start(context: Context, this: Check, code: int | None) -> Finding:
-    cuda = context.machine.cuda
+    cuda, driver, container = context.machine.cuda, context.machine.driver.value, context.machine.container
     evidence = (reason(cuda.error), *_given(context))
     if cuda.absent:
-        return this.fail("no-libcuda", evidence=evidence, container=context.machine.container)
+        return this.fail("no-libcuda", evidence=evidence, container=container)
     if code is None:
         return this.unknown(evidence=evidence)
     if code < 0:  # the child that called cuInit was ended by this signal
         return this.fail("crash", evidence=evidence, signal=-code)
-    return _refused(context, this, code)
-
-
-def _refused(context: Context, this: Check, code: int) -> Finding:
-    container, driver = context.machine.container, context.machine.driver.value
     known, error = drivers.start_failure(code), f"error {code}"
     if known is not None:
         error += f" ({known.name})"
