@@ -68,13 +68,10 @@ def build_tools_missing(context: Context, this: Check) -> Iterator[Finding]:
         return
     missing = []
     if context.distribution("setuptools") is None:
-        requirement = "setuptools"
+        imported = context.torch.builder_imports if context.torch else ()
         # below the release that dropped what this torch's builder imports of it; the table begins with the oldest
-        for name, limit in SETUPTOOLS_DROPPED.items():
-            if context.torch is not None and name in context.torch.builder_imports:
-                requirement = f"setuptools<{limit}"
-                break
-        missing.append(requirement)
+        limits = [f"setuptools<{limit}" for name, limit in SETUPTOOLS_DROPPED.items() if name in imported]
+        missing += limits[:1] or ["setuptools"]
     if not context.distribution("wheel") and needs_wheel(context.facts):
         missing.append("wheel")
     if not context.distribution("ninja") and "ninja" not in context.machine.tools:
@@ -99,10 +96,8 @@ def setuptools_incompatible(context: Context, this: Check) -> Iterator[Finding]:
     for item in context.sources_to_build:
         importers.append((item.source.label, f"{item.path}/setup.py", item.source.imports))
     for name, limit in SETUPTOOLS_DROPPED.items():
-        if release(setuptools.version)[:1] < (limit,):
-            continue
         for importer, file, imports in importers:
-            if name in imports:
+            if name in imports and release(setuptools.version)[:1] >= (limit,):
                 imported = Evidence(file, f"imports {name}", "its source text")
                 yield this.fail(
                     evidence=(version_of(context, "setuptools"), imported),

@@ -212,7 +212,6 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
     toolkit = context.build_toolkit
     if toolkit is None or not toolkit.archs:
         return
-    numbers = [release(name)[0] for name in toolkit.archs]
     for item in context.sources_to_build:
         if any("-arch=" in flag for flag in item.source.nvcc_flags):
             continue  # it chooses architectures by itself; the numbers are a fallback that is not used here
@@ -222,11 +221,6 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
         refused = [name for name in named if name not in toolkit.archs and name[-1].isdigit()]
         if not refused:
             continue
-        obstacle = "does not compile"
-        if any(release(name)[0] < min(numbers) for name in refused):
-            obstacle = "no longer compiles"
-        elif all(release(name)[0] > max(numbers) for name in refused):
-            obstacle = "does not compile yet"
         yield this.fail(
             subject=item.path,
             evidence=(
@@ -236,7 +230,6 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
             label=item.source.label,
             names=", ".join(refused),
             toolkit=toolkit,
-            obstacle=obstacle,
             file=file_of(item),
             install=context.install(item.source.folder),
         )
