@@ -247,8 +247,6 @@ def _for_targets(context: Context) -> Step:
 MEMORY_PER_JOB = 5 * 2**29
 """What one nvcc job on a file that includes torch's headers takes at its worst, with some air (measured: 1.5 to 2.3 GB).
 The installer plans with the same number."""
-
-
 # Enough for ten jobs of gsplat at once: with less a build may need swap.
 _WITHOUT_SWAP = 32 * 2**30
 # gsplat's own limit for its build at first use, where MAX_JOBS is not set (gsplat/cuda/_backend.py).

@@ -216,11 +216,11 @@ def python_version_unsupported(context: Context, this: Check) -> Iterator[Findin
         report, case = this.ok, "undecided" if undecided else ""
     elif version and version > known:
         report = this.unknown
-    kind = f"{python.implementation}, {python.platform_tag}"
+    kind = f"{python.version} ({python.implementation}, {python.platform_tag})"
     latest = max(rows, key=lambda row: release(row.release))
     yield report(
         case,
-        evidence=Evidence("Python", f"{python.version} ({kind})", python.executable),
+        evidence=Evidence("Python", kind, python.executable),
         python=python,
         newest=max(fitting, key=release, default=""),
         undecided=max(undecided, key=release, default=""),

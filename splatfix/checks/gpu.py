@@ -19,8 +19,6 @@ check = checks_of("gpu")
 
 _ORDER = "CUDA_DEVICE_ORDER"
 _NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
-
-
 # Blackwell, sm_100 and newer: its driver has NVIDIA's open kernel modules only.
 _NEEDS_OPEN = 100
 

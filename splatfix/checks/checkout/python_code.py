@@ -69,7 +69,7 @@ def _lacking(
     from_address = {name: text for name, (text, _) in declared.items() if "@" in text}
     missing = replace(
         missing,
-        unknown=tuple(name for name in missing.unknown if canonicalize_name(name) not in declared),
+        unknown=[name for name in missing.unknown if canonicalize_name(name) not in declared],
         addresses={**missing.addresses, **from_address},
     )
     imported = {name_of(text): text for text in missing.requirements}

@@ -44,7 +44,7 @@ def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
             named = Arch.parse(f"sm_{match[1]}") if match else target.arch
             report, case = this.fail, ""
             if verdict.usable:
-                report, case = this.ok, ""
+                report = this.ok
                 # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
                 if verdict.runs is None and not context.goal.targets:
                     report, case = this.unknown, "pass"
