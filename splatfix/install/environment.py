@@ -14,7 +14,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.lock import Lock, Locked
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import say
-from splatfix.facts import LiveSystem, find_installer, refuse_other_program
+from splatfix.facts import System, find_installer, refuse_other_program
 from splatfix.model import Installer
 
 _ASK_TIMEOUT = 30.0
@@ -124,7 +124,7 @@ def open_environment(python: str, runner: Runner | None = None) -> Environment:
         reason = why or completed.stdout.strip()[:200]
         raise SplatfixError.of("install.interpreter-unusable", python=python, reason=reason)
     folders = {name: Path(answer[name]) for name in (*_FOLDERS, "user_site") if answer[name]}
-    installer = find_installer(LiveSystem(runner), python, pip_inside=answer["pip"]).value or Installer()
+    installer = find_installer(System(runner), python, pip_inside=answer["pip"]).value or Installer()
     return Environment(
         python,
         **folders,

@@ -22,7 +22,7 @@ from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Runner
 from splatfix.core.words import counted
-from splatfix.facts import read_source, trainer_around
+from splatfix.facts.checkout import read_source, trainer_around
 from splatfix.facts.source.copying import missed
 from splatfix.install.backup import Backup, Places, backup_files, make_backup, note_written
 from splatfix.install.build import Builder, Built

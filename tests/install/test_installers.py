@@ -12,7 +12,7 @@ import pytest
 from splatfix.core.lock import Lock, Locked
 from splatfix.facts import gather
 from splatfix.facts.environment import probe
-from splatfix.facts.system.live import LiveSystem
+from splatfix.facts.system.live import System
 from splatfix.install import revert
 from splatfix.install.backup import Places, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import _LOCKED, Environment, open_environment, pip_install
@@ -48,7 +48,7 @@ def bare(kind: str, tmp_path: Path) -> Environment:
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
 def test_built_installed_and_reverted(bare: Environment, kind: str, tmp_path: Path) -> None:
     before = snapshot(bare)
-    found = probe.probe(LiveSystem(), bare.python).installer.value
+    found = probe.probe(System(), bare.python).installer.value
     assert found == bare.installer and found is not None and (found.kind, bool(found.program)) == (kind, True)
     outcome = install(bare, write_extension(tmp_path / "source"), afresh=True)
     assert run_in(bare, "import tiny_probe; print(tiny_probe.answer())") == "42"
