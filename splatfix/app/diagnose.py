@@ -24,7 +24,8 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
-from splatfix.plan import NO_SOURCES, Options, has_stack_files, summarise
+from splatfix.model.option import Options
+from splatfix.plan import NO_SOURCES, summarise
 from splatfix.plan.checkout import absolute
 from splatfix.report import diagnosis
 from splatfix.report.console import table
@@ -154,12 +155,16 @@ def _checkout_here() -> Path | None:
     folder = Path()
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
+    # most people call it from another folder, and the readers of checkouts and the planner take a tenth of it
+    from splatfix.facts.checkout import has_build_file, read_identity, read_source
+    from splatfix.plan import has_stack_files
+
     if (folder / "train.py").is_file():
-        identity = machine_facts.read_identity(folder).value
+        identity = read_identity(folder).value
         if identity is not None and identity.imports:
             return folder.absolute()
-    if machine_facts.has_build_file(folder):
-        source = machine_facts.read_source(folder)
+    if has_build_file(folder):
+        source = read_source(folder)
         if source.modules and source.needs_cuda:
             return folder.absolute()
     return folder.absolute() if has_stack_files(folder) else None
@@ -197,7 +202,9 @@ def _facts(request: DiagnoseRequest) -> Facts:
         )
     if request.repo is None:
         return facts
-    return machine_facts.with_checkout(facts, request.repo, source_patterns(), started=True)
+    from splatfix.facts.checkout import with_checkout
+
+    return with_checkout(facts, request.repo, source_patterns(), started=True)
 
 
 def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:

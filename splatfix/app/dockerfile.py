@@ -20,12 +20,12 @@ from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.core.reading import Unread, read_text
+from splatfix.core.reading import Unread, read_text, resolved_folder
 from splatfix.core.resources import bundled
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run
 from splatfix.core.visible import visible
-from splatfix.facts import read_checkout, resolved_folder
+from splatfix.facts.checkout import read_checkout
 from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge import RequestedTarget

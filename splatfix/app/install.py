@@ -18,9 +18,11 @@ from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
 from splatfix.core.errors import Exit, Rejected, require
 from splatfix.core.proof import RungName
+from splatfix.core.reading import resolved_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
-from splatfix.facts import LiveSystem, checkout_around, gather, load, resolved_folder, with_checkout
+from splatfix.facts import System, gather, load
+from splatfix.facts.checkout import checkout_around, with_checkout
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
 from splatfix.install.ask import ask_plan
 from splatfix.install.repair import plan_repair
@@ -305,7 +307,7 @@ def _prepare(
     # the probes look where torch and nvcc would: the variable is how those are told of a toolkit off the usual paths
     if to_install.cuda_home is not None:
         cuda_home = str(Path(to_install.cuda_home).expanduser().absolute())
-        system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})
+        system = System(env={**os.environ, "CUDA_HOME": cuda_home})
     facts = gather(interpreter, system=system)
     if checkout is not None:
         facts = with_checkout(facts, checkout, source_patterns(), started=True)

@@ -8,9 +8,9 @@ from msgspec import Struct, field
 
 from splatfix.context import Context
 from splatfix.core.errors import Exit, Rejected
+from splatfix.core.reading import resolved_folder
 from splatfix.core.redact import without_credentials
 from splatfix.core.words import few
-from splatfix.facts import resolved_folder
 from splatfix.model import Considered
 from splatfix.model.steps import FetchWheel
 from splatfix.plan import Request

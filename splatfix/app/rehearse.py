@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import __version__
-from splatfix import facts as machine_facts
 from splatfix.app.result import Result, show_message, target_python
 from splatfix.certify import Mend, RehearseRequest, device_for
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, gpu_obstacle, packages_obstacle
@@ -24,7 +23,8 @@ from splatfix.context.submodules import module_of
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.files import write_text
-from splatfix.facts import Reach, all_trainers
+from splatfix.facts import gather
+from splatfix.facts.checkout import Reach, all_trainers, with_checkout
 from splatfix.facts.source.copying import copy_source, missed
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import breakage, source_patterns
@@ -78,7 +78,8 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         if item.module in called or is_rasterizer(item.module) or not replacement.dropins
     )
     called |= {item.module for item in replacement.dropins if item.module in checkout.imports}
-    if not refused and not (called and replacement.draws):
+    draws = replacement.renderer or any(is_rasterizer(item.module) for item in replacement.dropins)
+    if not refused and not (called and draws):
         refused = (Native("its rasterizer", "no call of one could be read", undetermined=True),)
     exit_code = _exit_code_of(refused)
     problem = trainer.obstacle
@@ -152,7 +153,7 @@ def _read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
     if not request.checkout.is_dir():
         raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
     python = target_python(request.python)
-    facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
+    facts = with_checkout(gather(python), request.checkout, source_patterns())
     checkout = facts.checkout.value
     if checkout is None:
         raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)

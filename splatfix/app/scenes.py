@@ -13,7 +13,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.facts.machine import resources
 from splatfix.facts.scene.reader import read_scene, scenes_below
-from splatfix.facts.system.live import LiveSystem
+from splatfix.facts.system.live import System
 from splatfix.report import scene as report
 from splatfix.report.console import err, escape, marked, prose, table
 from splatfix.report.marks import Mark
@@ -68,7 +68,7 @@ def check_scenes(names: tuple[str, ...], root: Path | None, html: Path | None = 
     for name in names:
         if name not in known and not Path(name).is_dir():
             raise SplatfixError.of("app.unknown-scene", name=name, known=sorted(known))
-    memory = resources.probe(LiveSystem()).memory_total if folders else None
+    memory = resources.probe(System()).memory_total if folders else None
     checked = []
     for folder in folders:
         for scene in scenes_below(folder):

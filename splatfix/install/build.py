@@ -16,7 +16,7 @@ from splatfix.core.errors import SplatfixError, require
 from splatfix.core.files import write_bytes
 from splatfix.core.step import say
 from splatfix.explain import BuildFailure, explain_build
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.facts.source.copying import LeftOut
 from splatfix.install.ask import ask_setup, contradiction
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log

@@ -20,7 +20,7 @@ from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.toml import parse_toml
-from splatfix.facts import is_empty, read_submodules
+from splatfix.facts.checkout import is_empty, read_submodules
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.outcome import FetchedSubmodule
 from splatfix.model import Submodule

@@ -21,7 +21,7 @@ from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.toml import parse_toml
 from splatfix.core.words import counted
-from splatfix.facts import commit_of, git_folder, remote_of
+from splatfix.facts.checkout import commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
 from splatfix.install.trust import distrust, make_private
 from splatfix.model import Facts

@@ -20,7 +20,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.limits import MOST_INSTALLED, MOST_LIBRARIES, MOST_SOURCE
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
-from splatfix.facts import of_torch, read_package_source, torch_libraries
+from splatfix.facts import of_torch, torch_libraries
+from splatfix.facts.checkout import read_package_source
 from splatfix.knowledge import Arch
 from splatfix.knowledge.stacks import Traits, best_matches, explain_mismatch, variant, variants
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file

@@ -16,7 +16,7 @@ from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import read_blocks
 from splatfix.core.scratch import process_folder
-from splatfix.facts import packages_in, read_package
+from splatfix.facts.checkout import packages_in, read_package
 from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.wheel_indexes import WheelIndex
 from splatfix.model import Considered, Source, Torch

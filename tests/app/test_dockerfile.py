@@ -22,7 +22,7 @@ from splatfix.containers.image import CONTEXT, ImageRecipe, build_arguments, doc
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import is_regular_file
-from splatfix.facts import read_checkout
+from splatfix.facts.checkout import read_checkout
 from splatfix.knowledge.breakages import source_patterns
 from tests.archs import archs
 from tests.conftest import Splatfix

@@ -19,7 +19,8 @@ from splatfix.certify.host import VARIABLE, Host
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.core.toml import parse_toml
-from splatfix.facts import gather, read_arguments, with_checkout
+from splatfix.facts import gather
+from splatfix.facts.checkout import read_arguments, with_checkout
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.dropins import replacement_for
 from tests.certify.conftest import failed_criteria, put_dropin, reached

@@ -13,7 +13,7 @@ from smoke_trainer.data import colmap
 from smoke_trainer.errors import SceneError
 from splatfix.core.errors import SplatfixError
 from splatfix.explain import explain_build
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
 from splatfix.knowledge.breakages import source_patterns

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
-from splatfix.facts import read_checkout
+from splatfix.facts.checkout import read_checkout
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import Variant, variant
 from splatfix.model import Checkout
