@@ -148,7 +148,7 @@ def wanted_by_name(text: str) -> Wanted:
     """
     row = variant(text)
     if row:
-        return Wanted(row.module, variants=(row.key,), source=row.key)
+        return Wanted(row.module, variant=row.key, source=row.key)
     named = _NAME.fullmatch(text.strip())
     if named is None:
         raise SplatfixError.of("wheels.not-a-package", text=text)
