@@ -107,7 +107,7 @@ class Finder(Struct, frozen=True):
             # a clause, in which some is the stranger's own text
             what = error.what.rstrip(".")[:_LONGEST]
             rejected = Rejected(code=error.code, what=what, exit_code=error.exit_code)
-        except WebError as error:
+        except (WebError, OSError) as error:
             rejected = Rejected.of("wheels.unreachable", reason=error)
         except _DAMAGED as error:
             rejected = Rejected.of("wheels.damaged", reason=str(error)[:_LONGEST] or type(error).__name__)
