@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from splatfix.app.options import options_for
+from splatfix.app.options import lanes
 from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
@@ -31,6 +31,7 @@ from splatfix.knowledge.stacks import recipe, variant
 from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
 from splatfix.model import Fact, Facts
+from splatfix.plan import rank
 from splatfix.plan.case import Case, driver_objection
 from tools.machines import description
 from tools.machines.parts import simulate
@@ -120,8 +121,7 @@ class Answer:
 def answer(machine: Machine) -> Answer:
     """What the page says of a machine."""
     facts = facts_of(machine)
-    options: dict[str, Any] = to_json(options_for(make_context(facts)))
-    return Answer(options, plain_pip(facts))
+    return Answer(to_json(rank(Case(context=make_context(facts), lanes=lanes()))), plain_pip(facts))
 
 
 def plain_pip(facts: Facts) -> tuple[str, str]:
