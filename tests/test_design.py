@@ -265,6 +265,7 @@ WRITERS = {
     "splatfix/facts/environment/probe_env.py",
     "splatfix/facts/machine/probe_cuda.py",
     "splatfix/certify/kernel_probe.py",
+    "splatfix/install/after_import.py",
 }
 _WRITES = re.compile(
     r"print|(sys\.)?std(out|err)\.(buffer\.)?write(lines)?|(typer|click)\.(echo|secho)|os\.write|rich\.print|_?Console"

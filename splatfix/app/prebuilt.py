@@ -15,7 +15,9 @@ from splatfix.model import Considered
 from splatfix.model.steps import FetchWheel
 from splatfix.plan import Request
 from splatfix.plan.checkout import read_sources
-from splatfix.wheels import Finder, Search, chosen_indexes, is_name, wanted_by_name, wanted_by_source
+from splatfix.wheels.listing import chosen_indexes
+from splatfix.wheels.model import Search
+from splatfix.wheels.search import Finder, is_name, wanted_by_name, wanted_by_source
 from splatfix.wheels.web import Web
 
 
@@ -89,7 +91,7 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
     web = Web((*indexes, *(index.address for index in chosen)))
     searches, steps, fetchers = [], {}, {}
     for label, item in wanted.items():
-        finder = Finder(item, context, interpreter, torch, web)
+        finder = Finder(item, context, torch, web)
         search = finder.find(chosen)
         searches.append(search)
         if search.best:

@@ -78,7 +78,8 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         if item.module in called or is_rasterizer(item.module) or not replacement.dropins
     )
     called |= {item.module for item in replacement.dropins if item.module in checkout.imports}
-    if not refused and not (called and replacement.draws):
+    draws = replacement.renderer or any(is_rasterizer(item.module) for item in replacement.dropins)
+    if not refused and not (called and draws):
         refused = (Native("its rasterizer", "no call of one could be read", undetermined=True),)
     exit_code = _exit_code_of(refused)
     problem = trainer.obstacle

@@ -45,19 +45,18 @@ def usage_of(module: str, checkout: Checkout) -> Usage:
     own = []
     for brought in checkout.sources:
         own += [(brought.path, face) for face in brought.faces if face.module == module and face.settings]
-    obstacle = None
-    if not own:
-        if known and known.refused:
-            obstacle = NotReadable(f"{known.refused} ({known.repository})")
-        return Usage(module, calls, None, "", known, obstacle)
-    folder, source = own[0]
-    if all(face.projection for _, face in own):
+    obstacle, source, path = None, None, ""
+    if own:
+        folder, source = own[0]
+        path = f"{folder}/{module}/__init__.py".removeprefix("./")
+    elif known and known.refused:
+        obstacle = NotReadable(f"{known.refused} ({known.repository})")
+    if source and all(face.projection for _, face in own):
         location = f"{source.projection} in {folder}/cuda_rasterizer/forward.cu".replace(" ./", " ")
         obstacle = NotReadable(f"its own source projects otherwise than by perspective ({location})")
     elif any(face != source for _, face in own):
         paths = " and ".join(path for path, _ in own)
         obstacle = NotReadable(f"{paths} are all called so: name the one that is meant", undetermined=True)
-    path = f"{folder}/{module}/__init__.py".removeprefix("./")
     return Usage(module, calls, source, path, known, obstacle)
 
 

@@ -120,7 +120,7 @@ def _wheel(data: bytes, folder: Path) -> None:
         wheel = open_wheel(path)
         inside = all(place in one.parents and ".." not in one.parts for one in wheel.destinations(target))
         assert wheel.modules is not None and inside, "a member leaves the environment"
-        add_manifest(path, {"kind": "built"})
+        add_manifest(path, "built", {})
     except SplatfixError as error:
         assert error.code in ("not-a-wheel", "cannot-write"), error.code
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts.source.forward_kernel import read_depth
+from splatfix.facts.source.python_source import read_depth
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import Dropin, declared_dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, DeclaredFace, NotReadable
@@ -161,7 +161,7 @@ def test_a_median_is_no_sum(tmp_path: Path) -> None:
     assert "taken for the sum" in made.declared.assumed
     source(own(folder), values=("color", "radii", "depth"), kernel=MEDIAN)
     not_readable(folder, r"D = 15\.0f")
-    assert not replacement_for(read(folder)).draws
+    assert not replacement_for(read(folder)).renderer
 
 
 @pytest.mark.parametrize(("text", "kind"), [(SUM, "sum"), (MEDIAN, "D = 15.0f;"), *TABLES["depths"]])
@@ -205,7 +205,7 @@ def test_normals_that_an_address_tells(
     not_readable(folder, "normals", "diff_gauss")
     with (folder / ".gitmodules").open("a") as file:
         file.write(f"\turl = {DIFF_GAUSS}\n")
-    assert replacement_for(read(folder)).draws
+    assert replacement_for(read(folder)).dropins
     package = imported(made_for(folder, "diff_gauss"), tmp_path / "made", monkeypatch)
     _, _, normals, alpha, _, extra = drawn(package, {}, extra_attrs=torch.rand(20, 7, dtype=torch.float64))
     lengths = normals.norm(dim=0)[alpha[0] > 0]

@@ -18,7 +18,7 @@ from splatfix.facts.machine import (
     resources,
     toolkits,
 )
-from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
+from splatfix.facts.source.variable_names import is_arch_variable, is_switch
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import parallel
 from splatfix.facts.tables import TABLES
@@ -64,7 +64,7 @@ def probe(
     names = [
         name
         for name in sorted(system.env)
-        if _DECIDING.fullmatch(name) or is_arch_variable(name) or switches_on(name) or switches_off(name)
+        if _DECIDING.fullmatch(name) or is_arch_variable(name) or is_switch(name)
     ]
     return MachineFacts(
         system=system.name,

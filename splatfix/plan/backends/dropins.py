@@ -41,17 +41,26 @@ def pure(case: Case) -> Plan | Rejected:
     if isinstance(replacement, Rejected):
         return replacement
     against, unsure = torch_obstacles(case)
-    torch, facts = case.context.torch, case.context.facts
+    context, facts, torch = case.context, case.context.facts, case.context.torch
     first: tuple[InstallTorch, ...] = ()
     if torch is None:
-        step = _first_torch(case)
-        if step is None:
+        # the best build for the targets, else the newest for the CPU with wheels for this Python and C library
+        version, tag = "", "cpu"
+        for item in () if no_wheels(facts) else releases():
+            fits_python = context.python is None or item.supports_python(context.python) is not False
+            if fits_python and (not context.glibc or not item.min_glibc or context.glibc >= item.min_glibc):
+                version = f"{item.release}.*"
+        if builds := other_builds(case):
+            best = min(builds, key=lambda item: rank_of(case, item)).build
+            version, tag = best.torch, best.tag
+        if not version:
             lacking = no_wheels(facts) or "no release in the tables has a wheel for this Python"
             return not_applicable(f"{against[0]}, and {lacking}")
-        first, against = (step,), []
-        if case.context.targets and step.tag == "cpu":
+        step = pip(facts, "install", *pip_words(version, tag))
+        first, against = (InstallTorch(command=step.command, version=version, tag=tag),), []
+        if context.targets and tag == "cpu":
             against = [f"no CUDA build of torch in the tables serves {case.names} here"]
-    elif not case.context.targets:
+    elif not context.targets:
         # ROCm and Metal run plain PyTorch; whether all of it was never tried
         against = []
         unsure = [f"whether the drop-ins run on anything but the CPU with torch {torch.version}"]
@@ -175,22 +184,6 @@ def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | R
     considered = tuple(Considered(*texts) for texts in passed_over)
     draft = Plan(kind, kind.title(), considered=considered, notes=tuple(notes), targets=targets)
     return installation(case, draft, makers, variants, dependencies)
-
-
-def _first_torch(case: Case) -> InstallTorch | None:
-    """Choose the torch to install where there is none: for the targets, else the newest for the CPU; None: no wheel."""
-    context, version, tag = case.context, "", "cpu"
-    for item in () if no_wheels(context.facts) else releases():
-        fits_python = context.python is None or item.supports_python(context.python) is not False
-        if fits_python and (not context.glibc or not item.min_glibc or context.glibc >= item.min_glibc):
-            version = f"{item.release}.*"
-    if builds := other_builds(case):
-        best = min(builds, key=lambda item: rank_of(case, item)).build
-        version, tag = best.torch, best.tag
-    if not version:
-        return None
-    step = pip(context.facts, "install", *pip_words(version, tag))
-    return InstallTorch(command=step.command, version=version, tag=tag)
 
 
 def _unsure_of_nvrtc(case: Case) -> list[str] | Rejected:

@@ -103,7 +103,7 @@ def test_any_project_file_is_read(name: str, tmp_path: Path) -> None:
     assert (found.name, found.python) == ("splat_probe", found.python)
     assert list(read_pins(tmp_path))
     if name in ("project-number", "build-system-list", "build-system.requires-truth"):
-        assert "pyproject.toml: " in found.error
+        assert "pyproject.toml cannot be read: " in found.error
 
 
 @pytest.mark.parametrize("name", CFG)
