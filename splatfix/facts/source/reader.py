@@ -125,8 +125,9 @@ class FolderReader:
     def folders(
         self, folder: Path, depth: int, enters: Callable[[str], bool] = lambda name: True
     ) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
-        """Yield a folder and those inside that ``enters`` takes, with their entries, ``depth`` levels down, the nearest first; links
-        are not followed."""
+        """Yield a folder and those inside that ``enters`` takes, with their entries, ``depth`` levels down, the nearest first.
+
+        Links are not followed."""
         pending = [(folder, depth)]
         for current, levels in pending:  # which grows
             entries = self.children(current)
