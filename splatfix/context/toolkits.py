@@ -12,9 +12,9 @@ from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Rejected
+from splatfix.core.reading import resolved_folder
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
-from splatfix.facts import resolved_folder
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info, known_archs, newest_serving
 from splatfix.knowledge.cpp_extension import first_release_for_arch

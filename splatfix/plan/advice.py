@@ -16,7 +16,7 @@ from splatfix.model import Finding, Status, Torch
 from splatfix.model.option import Advice, AlsoNeeded, OptionKind, Options, Plan
 from splatfix.model.steps import BuildWheel, InstallTorch, Keep, MakeDropin
 from splatfix.plan.case import Case, most_urgent_first, repair_of
-from splatfix.plan.parts import NativePart, files_of, imported_names, is_about, names_of
+from splatfix.plan.parts import NativePart, imported_names, is_about, names_of
 from splatfix.plan.to_be import as_torch, context_to_be
 
 # What install sets for every build, whatever it was before.
@@ -192,7 +192,7 @@ def _parts_of(finding: Finding, case: Case) -> list[NativePart]:
     facts = case.context.facts
     names = {_name_in(finding.subject)}
     for package in facts.environment.packages.value or ():
-        if is_about(finding, package, files_of(package, facts)):
+        if is_about(finding, package, facts):
             names |= names_of(package)
     return [part for part in case.parts if names & {*part.names, canonicalize_name(part.name)}]
 

@@ -23,11 +23,12 @@ from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
 from splatfix.core.errors import Rejected
+from splatfix.core.reading import resolved_folder
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say, target_options
 from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted, few
-from splatfix.facts import (
+from splatfix.facts.checkout import (
     MOST_FOLDERS,
     as_typed,
     checkout_around,
@@ -49,7 +50,6 @@ from splatfix.facts import (
     read_source,
     read_submodules,
     remote_of,
-    resolved_folder,
     subfolders,
     telling_paths,
     trainer_around,

@@ -26,7 +26,7 @@ from splatfix.model.steps import (
 )
 from splatfix.plan.case import Case, names_of_archs
 from splatfix.plan.dependencies import Dependencies
-from splatfix.plan.parts import conflict_with
+from splatfix.plan.parts import other_variant
 from splatfix.plan.requirements import replaced_version
 
 UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
@@ -167,7 +167,8 @@ def installation(
     for package in facts.environment.packages.value or ():
         names = (canonicalize_name(text) for text in (package.module, *package.distributions))
         for name in dict.fromkeys(names):
-            if sentence := conflict_with(package, keys_by_name.get(name, ())):
+            _, sentence = other_variant(package, keys_by_name.get(name, ()))
+            if sentence:
                 conflicts.append(sentence)
     return replace(
         draft,

@@ -30,10 +30,9 @@ from splatfix.model.steps import WITHOUT_COMPILER
 from splatfix.plan.advice import advise
 from splatfix.plan.backends.container import container
 from splatfix.plan.backends.driver import driver
+from splatfix.plan.backends.dropins import make_dropins, nvrtc, pure
 from splatfix.plan.backends.keep import keep
 from splatfix.plan.backends.native import build_sources, native
-from splatfix.plan.backends.nvrtc import make_dropins_on_gpu, nvrtc
-from splatfix.plan.backends.pure import make_dropins, pure
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.case import Case, names_of_archs, not_applicable
@@ -281,7 +280,7 @@ def _native(case: Case) -> Plan | Rejected:
         return _with_next_best(answer, case, replacement)
     plan, passed_over = _best_dropins(case, replacement)
     if plan is None and isinstance(answer, NoFolder):
-        return make_dropins(case, replacement)  # which says what its host or Python lacks
+        return make_dropins(case, replacement, "pure")  # which says what its host or Python lacks
     if plan is None:
         return answer
     note = f"{WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {answer.what}"
@@ -293,10 +292,8 @@ def _replaced(case: Case) -> Plan | Rejected:
     replacement = choose_dropins(case.request.sources, case.context.checkout, case.request)
     if isinstance(replacement, Rejected):
         return replacement
-    if case.request.backend == "pure":
-        return make_dropins(case, replacement)
-    plan = make_dropins_on_gpu(case, replacement)
-    if isinstance(plan, Rejected):
+    plan = make_dropins(case, replacement, case.request.backend)
+    if isinstance(plan, Rejected) and case.request.backend != "pure":
         return _with_next_best(plan, case, replacement)
     return plan
 
@@ -305,13 +302,13 @@ def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tu
     """Return the first plan without a compiler that is possible here, besides the backend that was asked for, and what was
     passed over."""
     passed_over: list[Considered] = []
-    for backend, make in (("nvrtc", make_dropins_on_gpu), ("pure", make_dropins)):
+    for backend, title in WITHOUT_COMPILER.items():
         if backend == case.request.backend:
             continue
-        plan = make(case, replacement)
+        plan = make_dropins(case, replacement, backend)
         if isinstance(plan, Plan):
             return plan, tuple(passed_over)
-        passed_over.append(Considered(WITHOUT_COMPILER[backend], plan.what))
+        passed_over.append(Considered(title, plan.what))
     return None, tuple(passed_over)
 
 

@@ -11,7 +11,7 @@ from splatfix.core.errors import Rejected
 from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
-from splatfix.facts import is_file
+from splatfix.facts.checkout import is_file
 from splatfix.knowledge import toolkit_supports
 from splatfix.knowledge.cpp_extension import source_of_releases
 from splatfix.knowledge.host_compilers import limits

@@ -17,7 +17,7 @@ from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.words import few
-from splatfix.facts import (
+from splatfix.facts.checkout import (
     commit_of,
     compiled_at_first_use,
     git_folder,

@@ -8,7 +8,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from splatfix.app.named_targets import archs, archs_or_auto
+from splatfix.app.result import archs, archs_or_auto
 from splatfix.context import Goal, make_context
 from splatfix.context.gpus import Gpus
 from splatfix.context.visible import read_value

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.core.resources import TOOLKIT_MARKER
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.machine.toolkits import in_cache
 from splatfix.plan import BuildWheel, Plan, ProvideToolkit
 from splatfix.plan.tools import provided_toolkit
@@ -45,8 +45,8 @@ def test_nobody_downloads_a_gigabyte_without_being_asked(tmp_path: Path) -> None
 
 def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -> None:
     put(cache, {f"toolkits/cuda-13.0/{TOOLKIT_MARKER}": "{}"})
-    assert in_cache(LiveSystem()).value == ("13.0",)
-    assert in_cache(LiveSystem(env={"SPLATFIX_CACHE": "/nowhere"})).value == ()
+    assert in_cache(System()).value == ("13.0",)
+    assert in_cache(System(env={"SPLATFIX_CACHE": "/nowhere"})).value == ()
     made = planned(tmp_path / "s", provide=False)
     assert not any(isinstance(step, ProvideToolkit) for step in made.steps)
     build = made.steps[0]

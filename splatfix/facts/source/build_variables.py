@@ -6,14 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from splatfix.facts.source.setup_py import GPU_IN_SIGHT, SetupScript, quoted
 from splatfix.facts.source.syntax import last_name, text_constant
+from splatfix.facts.source.variable_names import OFF, ON, is_arch_variable
 from splatfix.model import ArchVariable, CudaSwitches
 
-# How the build files of some sixty extensions call the variables that switch CUDA code on and off.
-_ON = re.compile(
-    r"(?:\w+_)?(?:FORCE|WITH|BUILD|USE|ENABLE|INSTALL|COMPILE)_(?:CUDA|GPU)(?:_(?:BUILD|KERNELS?|OPS|EXT\w*))?|\w+_CUDA_EXT"
-)
-_OFF = re.compile(r"\w*(?:NO_CUDA|(?:ONLY|FORCE)_CPU|CPU_ONLY|(?:DISABLE|SKIP|WITHOUT)_CUDA)\w*")
-_ARCHITECTURES = re.compile(r"CUDA\w*ARCH|\bSM_?ARCH|GENCODE|COMPUTE_CAPABILIT")
 # Without it a wheel that others built is downloaded (flash-attn, mamba).
 _OWN_BUILD = re.compile(r"(?:\w+_)?FORCE_BUILD")
 # Read by nearly every setup.py, to find tools: none of them says whether modules are declared.
@@ -27,16 +22,6 @@ _MOST_VARIABLES = 50
 
 Read = tuple[ast.expr | None, ast.expr | None]
 """The name of a variable, and what it is taken for where it is not set."""
-
-
-def is_arch_variable(name: str) -> bool:
-    """``CUDA_ARCHITECTURES``, ``TCNN_CUDA_ARCHITECTURES``, ``CUDAARCHS``, ``CUDA_ARCH``... but not torch's."""
-    return name != "TORCH_CUDA_ARCH_LIST" and _ARCHITECTURES.search(name) is not None
-
-
-def is_switch(name: str) -> bool:
-    """``FORCE_CUDA``, ``BUILD_WITH_CUDA``, ``NO_CUDA``, ``FORCE_ONLY_CPU``."""
-    return bool(_ON.fullmatch(name) or _OFF.fullmatch(name))
 
 
 def environment_reads(script: SetupScript) -> dict[str, str]:
@@ -158,11 +143,11 @@ def cuda_switches(reads: Mapping[str, str], script: SetupScript) -> CudaSwitches
     on: dict[str, str] = {}
     also: dict[str, str] = {}
     for name in list(reads)[:_MOST_VARIABLES]:
-        if _ON.fullmatch(name):
+        if ON.fullmatch(name):
             on[name] = _value_for_on(name, script)
         elif _OWN_BUILD.fullmatch(name):
             also[name] = _value_for_on(name, script)
-        elif compared and not (name in _NO_SWITCHES or is_arch_variable(name) or _OFF.fullmatch(name)):
+        elif compared and not (name in _NO_SWITCHES or is_arch_variable(name) or OFF.fullmatch(name)):
             # a variable decides, too, whose value is compared in one of these, as BASICSR_EXT's is
             holding = script.holding(quoted(name))
             if any(holding & script.markers(left) for left in compared):
@@ -172,7 +157,7 @@ def cuda_switches(reads: Mapping[str, str], script: SetupScript) -> CudaSwitches
         last_name(node) in _ASKS_THE_GPU or (isinstance(node, ast.Call) and last_name(node.func) == "cuda")
         for node in script.nodes
     )
-    off = tuple(filter(_OFF.fullmatch, reads))
+    off = tuple(filter(OFF.fullmatch, reads))
     return CudaSwitches(by_gpu=_gpu_decides(script), asks_gpu=asks_gpu, on=on, also=also, off=off)
 
 

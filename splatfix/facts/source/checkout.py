@@ -37,7 +37,7 @@ from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.scripts import read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import read_setup_script
 from splatfix.facts.source.syntax import imported
-from splatfix.facts.system.parallel import fact_within
+from splatfix.facts.system.parallel import within
 from splatfix.model import (
     Checkout,
     CheckoutSource,
@@ -79,7 +79,7 @@ def with_checkout(
         checkout = read_checkout(folder, patterns, include_folders(facts.machine, facts.environment))
         return replace(checkout, value=as_started(checkout.value)) if started and checkout.value else checkout
 
-    return replace(facts, checkout=fact_within(_PATIENCE, read, str(folder)))
+    return replace(facts, checkout=within(_PATIENCE, read, str(folder)))
 
 
 def read_checkout(

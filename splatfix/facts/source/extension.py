@@ -16,7 +16,6 @@ from splatfix.facts.source.build_variables import (
     cuda_switches,
     environment_reads,
     environment_writes,
-    is_arch_variable,
 )
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
@@ -25,6 +24,7 @@ from splatfix.facts.source.pins import read_project_file
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, given, parse_setup_script, read_setup_script
+from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.model import ArchVariable, CodeMatch, Source
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.

@@ -28,12 +28,6 @@ _MOST_FOLDERS_OF_PHOTOS = 100
 _MOST_CLONES = 20
 
 
-def resolved_folder(text: str | Path) -> Path | None:
-    """The absolute path of the folder that is named, links followed and ``~`` expanded; None for anything else."""
-    folder = Path(text).expanduser()
-    return folder.resolve() if folder.is_dir() else None
-
-
 def is_file(text: str | Path) -> bool:
     """A file is named."""
     return Path(text).expanduser().is_file()

@@ -127,7 +127,8 @@ class FolderReader:
     ) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
         """Yield a folder and those inside that ``enters`` takes, with their entries, ``depth`` levels down, the nearest first.
 
-        Links are not followed."""
+        Links are not followed.
+        """
         pending = [(folder, depth)]
         for current, levels in pending:  # which grows
             entries = self.children(current)

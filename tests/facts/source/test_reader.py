@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.source_pattern import without_comments
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.facts.source import reader as limits
 from splatfix.facts.source.checkout import read_checkout, read_pins
 from splatfix.facts.source.reader import FolderReader, NotPython, parse_python
