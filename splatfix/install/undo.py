@@ -139,7 +139,9 @@ class Undoer(Struct):
                     name, version = step.installed, there[0][0]
                     uninstall = self.environment.command("uninstall", step.installed)
                     todo = (run(*uninstall, text="Remove it if you do not want it"),)
-                    raise SplatfixError.of("install.installed-by-others", todo=todo, name=name, version=version)
+                    raise SplatfixError.of(
+                        "install.installed-by-others", todo=todo, name=name, version=version
+                    )
         if not self.dry_run:
             entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
         return self._undone(entry, backups, EntryStatus.REVERTED, "", self.notes)
