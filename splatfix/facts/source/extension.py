@@ -19,8 +19,8 @@ from splatfix.facts.source.build_variables import (
 )
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
-from splatfix.facts.source.missing_folders import COMPILED, is_its_own, missing_folders
 from splatfix.facts.source.pins import read_project_file
+from splatfix.facts.source.reach import COMPILED, is_its_own, missing_folders
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, given, parse_setup_script, read_setup_script
