@@ -50,11 +50,10 @@ _COMPILED_BY_TABLE = re.compile(
 
 
 def read_source(folder: Path, setup_text: str | None = None, reader: FolderReader | None = None) -> Source:
-    """Read one extension's source folder; ``folder`` must exist. Nothing in it is executed.
+    """Read one extension's source folder, which must exist; nothing in it is executed.
 
     Args:
         setup_text: read this in the place of setup.py's content, to see what an edit would come to.
-        reader: keeps what was left out; None for a new one.
     """
     reader = reader or FolderReader()
     if setup_text is None:
