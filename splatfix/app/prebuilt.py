@@ -87,7 +87,8 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
         return Prebuilt(not_looked="no GPU is here that a wheel could be for: name one with --target")
     read = read_sources((text for text in request.sources if text not in names), context.facts)
     if not isinstance(read, Rejected):  # the plan says what is wrong with them
-        wanted |= {source.label: wanted_by_source(source) for source in read.sources if source.needs_cuda}
+        sources = read.built_from.items()
+        wanted |= {name: wanted_by_source(source) for name, source in sources if source.needs_cuda}
     web = Web((*indexes, *(index.address for index in chosen)))
     searches, steps, fetchers = [], {}, {}
     for label, item in wanted.items():

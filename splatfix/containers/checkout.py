@@ -10,20 +10,19 @@ from msgspec.structs import replace
 from splatfix.containers.image import CHECKOUT
 from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.context.torch_wheels import builds_for_all
-from splatfix.core.errors import SplatfixError, require
+from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import say
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.knowledge import AUTO, Arch, RequestedTarget
 from splatfix.knowledge.archs import arch_info, toolkit_supports
 from splatfix.knowledge.images import SystemImage, system_image, toolkit_image
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, index_url, wheel_obstacle
 from splatfix.model import Checkout, Considered, EnvironmentFacts, Facts, MachineFacts
 from splatfix.model.steps import Reason
-from splatfix.plan.backends.torch import oldest_driver
+from splatfix.plan.backends.torch import as_torch, oldest_driver
 from splatfix.plan.case import names_of_archs
-from splatfix.plan.checkout import read_sources
-from splatfix.plan.to_be import as_torch, cuda_of
-from splatfix.plan.tools import provided_toolkit
+from splatfix.plan.checkout import read_sources, stack_of
+from splatfix.plan.tools import own_toolkit
 
 _LIKE = "inria-v1"
 """The lane with the build tools, and the libraries that a stack's Python packages load."""
@@ -67,11 +66,12 @@ def lane_for(
             ``no-cuda-source``, ``no-image-for-target``, ``no-target``, ``torch-does-not-serve``.
     """
     read = require(read_sources((str(folder),), None, checkout))
-    if not any(source.needs_cuda for source in read.sources):
+    sources = read.built_from.values()
+    if not any(source.needs_cuda for source in sources):
         raise SplatfixError.of("containers.no-cuda-source", checkout=folder)
     name, description, notes = "splats", "this checkout", read.notes
-    if read.stack:
-        name, description = read.stack.key, read.stack.name
+    if stack := checkout and stack_of(checkout):
+        name, description = stack.key, stack.name
     else:
         notes = ("splatfix does not know this stack", *notes)
     archs = _archs(targets)
@@ -89,7 +89,7 @@ def lane_for(
         carries = f"{title}: it carries {code} for {names_of_archs(archs)}"
         if driver := oldest_driver(build, archs):
             carries += f"; the driver where it runs must be {driver} or newer"
-        compiler = f"the compiler of CUDA {cuda_of(build)}, which this torch was built with, is from "
+        compiler = f"the compiler of CUDA {dotted(build.cuda)}, which this torch was built with, is from "
         compiler += "PyPI wheels: no registry but pip's is needed" if downloads else build_image
         runs = f"{system.image} to run it: torch's wheels bring the CUDA runtime, the driver's libraries come from the host"
         like = find_lane(_LIKE)
@@ -112,13 +112,13 @@ def lane_for(
             shown="",
             sources=(),
         )
-        for source in read.sources:
+        for source in sources:
             if not Path(source.folder).is_relative_to(folder):
                 raise SplatfixError.of("containers.outside-checkout", folder=source.folder, checkout=folder)
         return CheckoutLane(
             lane,
             machine,
-            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in read.sources),
+            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in sources),
             reasons=(Reason(carries, build.source), Reason(compiler), Reason(runs)),
             # what the checkout is, the image says itself
             notes=tuple(note.replace(str(folder), ".") for note in notes if f"{folder} is " not in note),
@@ -170,7 +170,7 @@ def _base(
 
     Else why there are none, or no wheel of this torch for the image's Python or C library.
     """
-    cuda = cuda_of(build)
+    cuda = dotted(build.cuda)
     if build.torch.endswith("*"):
         return "its newest patch release is not known here: name one with --torch"
     for arch in archs:
@@ -178,10 +178,10 @@ def _base(
             return f"CUDA {cuda} does not compile for {arch.sm}"
     downloads: tuple[str, ...] = ()
     if toolkit is ToolkitFrom.PYPI:
-        provided = provided_toolkit(as_torch(build), "linux")
-        if provided is None:
+        provided = own_toolkit(as_torch(build), "linux")
+        if isinstance(provided, Rejected):
             return f"PyPI has no compiler of CUDA {cuda}"
-        system, downloads = system_image(_WHEELS_ON), provided[1].requirements
+        system, downloads = system_image(_WHEELS_ON), provided.requirements
         image = system.image
     else:
         found = toolkit_image(build.cuda)

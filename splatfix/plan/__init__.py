@@ -3,27 +3,8 @@
 ``rank`` ranks every option of a case, ``best`` makes the plan for the sources of its request, which ``install`` executes.
 """
 
-from splatfix.model.option import (
-    NO_SOURCES,
-    Advice,
-    AlsoNeeded,
-    LaneSummary,
-    OptionKind,
-    Options,
-    Plan,
-    RejectedOption,
-    Request,
-    SourceSummary,
-)
-from splatfix.model.steps import (
-    BuildWheel,
-    CheckImport,
-    EditSource,
-    InstallStep,
-    InstallWheel,
-    ProvideToolkit,
-    VerifyWheel,
-)
+from splatfix.model.option import NO_SOURCES, LaneSummary, OptionKind, Options, Plan, Request, SourceSummary
+from splatfix.model.steps import BuildWheel, EditSource, InstallWheel, ProvideToolkit
 from splatfix.plan.case import Case
 from splatfix.plan.checkout import has_stack_files
 from splatfix.plan.rank import Ranking, advised_options, best, rank, rank_request

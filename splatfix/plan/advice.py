@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import FAMILIES, check_named, run_checks, select
-from splatfix.context import Context
+from splatfix.context import Context, make_context
 from splatfix.context.architectures import own_variables
-from splatfix.core.step import Command, PlainStep, Step, commands
-from splatfix.knowledge.torch_releases import build
-from splatfix.model import Finding, Status, Torch
+from splatfix.core.step import PlainStep, Step, commands
+from splatfix.knowledge.torch_releases import COMPANIONS, build
+from splatfix.model import Fact, Finding, Status, Torch
 from splatfix.model.option import Advice, AlsoNeeded, OptionKind, Options, Plan
 from splatfix.model.steps import BuildWheel, InstallTorch, Keep, MakeDropin
+from splatfix.plan.backends.torch import as_torch
 from splatfix.plan.case import Case, most_urgent_first, repair_of
-from splatfix.plan.parts import NativePart, imported_names, is_about, names_of
-from splatfix.plan.to_be import as_torch, context_to_be
+from splatfix.plan.parts import imported_names, is_about, names_of
 
 # What install sets for every build, whatever it was before.
 _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH"}
@@ -29,54 +30,44 @@ def advise(findings: Sequence[Finding], options: Options, case: Case) -> Advice:
     What stops everything is the first step of every option, so it speaks for none of them: where nothing else has failed,
     its repair is the fix, and what is installed is kept where it serves.
     """
-    meant = imported_names(case.context)
-    # what the checkout does not import comes last
-    failed = sorted(most_urgent_first(findings), key=lambda item: bool(meant) and not _is_meant(item, meant))
-    best, cured = _best_cure(failed, options, case)
-    refused = _refusal(case)
-    mended = _mended(best, cured, findings, options, case)
+    imported = imported_names(case.context)
+
+    def is_apart(finding: Finding) -> bool:
+        """Tell whether it is about an extension that the checkout does not import: such come last."""
+        return bool(imported) and finding.family == "extension" and _name_in(finding.subject) not in imported
+
+    failed = sorted(most_urgent_first(findings), key=is_apart)
+    best: Plan | None = None
+    cured: list[Finding] = []
+    most = 0
+    for plan in options.available:
+        of_plan = [finding for finding in failed if _cures(plan, finding, options, case)]
+        counting = sum(check_named(finding.code).blocks is None for finding in of_plan)
+        if counting > most or (of_plan and plan.kind is OptionKind.KEEP):
+            best, cured, most = plan, of_plan, counting
+    refused, mended = _refusal(case), _mended(best, cured, findings, options, case)
     needed: dict[object, AlsoNeeded] = {}
     advised: set[Step] = {step for item in refused for step in item.steps}
     # what the option itself begins with needs not be said again
-    done: set[Command] = set()
-    if best:
-        done.update(commands(best.steps))
+    done = commands(best.steps) if best else ()
     for finding in failed:
-        if finding in cured or finding.code in mended:
-            continue
-        if finding.remedy and (advised.issuperset(finding.remedy) or finding.remedy[0].command in done):
+        remedy = finding.remedy
+        said = remedy and (advised.issuperset(remedy) or remedy[0].command in done)
+        if finding in cured or finding.code in mended or said:
             continue
         text = finding.summary
         if FAMILIES[finding.family].building:
             text = "matters only for building CUDA code"
         # one remedy answers each failure that names it, once
-        key = tuple(step.text for step in finding.remedy if step.text) or finding.summary
-        needed.setdefault(key, AlsoNeeded(finding.code, text, finding.remedy))
-        advised.update(finding.remedy)
+        key = tuple(step.text for step in remedy if step.text) or finding.summary
+        needed.setdefault(key, AlsoNeeded(finding.code, text, remedy))
+        advised.update(remedy)
     return Advice(best, (*refused, *needed.values()), mended)
-
-
-def _is_meant(finding: Finding, names: Collection[str]) -> bool:
-    """Tell whether it is about no extension, or about one of these normalised names."""
-    return finding.family != "extension" or _name_in(finding.subject) in names
 
 
 def _name_in(subject: str) -> str:
     """Take the normalised name of the package from ``simple_knn on sm_120 (--target)``, ``simple_knn._C``."""
     return canonicalize_name(subject.partition(" ")[0].partition(".")[0])
-
-
-def _best_cure(failed: Sequence[Finding], options: Options, case: Case) -> tuple[Plan | None, list[Finding]]:
-    """Return the first option among those that cure most, and the failures that it cures."""
-    best: Plan | None = None
-    best_cured: list[Finding] = []
-    most = 0
-    for plan in options.available:
-        cured = [finding for finding in failed if _cures(plan, finding, options, case)]
-        counting = sum(check_named(finding.code).blocks is None for finding in cured)
-        if counting > most or (cured and plan.kind is OptionKind.KEEP):
-            best, best_cured, most = plan, cured, counting
-    return best, best_cured
 
 
 def _mended(
@@ -86,27 +77,28 @@ def _mended(
     where nothing needs to be built, what only builds meet."""
     serves = _serves_as_it_is(options)
     builds = best and options.subjects and _step_of(best, BuildWheel)
+    # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
     if not (builds or case.sources.named or case.sources.refused or serves):
         return ()
-    # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
-    not_passed = [item for item in findings if item.status in (Status.FAIL, Status.WARN, Status.SKIP)]
-    mended = [item for item in not_passed if _followed_by_install(item, case)]
-    if builds or serves:
-        mended += filter(_cured_by_edit, findings)
-    if serves:
-        failed = (item for item in findings if item.status is Status.FAIL)
-        mended += (item for item in failed if FAMILIES[item.family].building)
-    left = {item.code for item in not_passed if item not in mended and item not in cured}
-    codes = dict.fromkeys(item.code for item in mended if item.code not in left)
-    return tuple(code for code in codes if not check_named(code).of_environment)
+    mended: dict[str, None] = {}
+    left: set[str] = set()
+    for finding in findings:
+        building = finding.status is Status.FAIL and FAMILIES[finding.family].building
+        by_edit = _cured_by_edit(finding) and (builds or serves)
+        if finding.status not in (Status.FAIL, Status.WARN, Status.SKIP):
+            continue
+        if by_edit or (serves and building) or _followed_by_install(finding, case):
+            mended[finding.code] = None
+        elif finding not in cured:
+            left.add(finding.code)
+    return tuple(code for code in mended if code not in left and not check_named(code).of_environment)
 
 
 def _cured_by_edit(finding: Finding) -> bool:
     """Tell whether a source is wrong, and the build that edits a copy of it is advised; what is yet to be cloned is no source."""
     if finding.status not in (Status.FAIL, Status.WARN) or finding.family != "checkout":
         return False
-    runnable = [step for step in finding.remedy if step.command and not step.command.blanks]
-    kinds = {step.kind for step in runnable}
+    kinds = {step.kind for step in finding.remedy if step.command and not step.command.blanks}
     return "install" in kinds and "clone" not in kinds
 
 
@@ -120,10 +112,9 @@ def _followed_by_install(finding: Finding, case: Case) -> bool:
     for source in case.sources.built_from.values():
         variables.update(source.switches.on, source.switches.off)
         variables.update(variable.name for variable in own_variables(source))
-    sets_no_other = all(
-        not command.argv and variables.issuperset(name for name, _ in command.env) for command in asked
-    )
-    return sets_no_other or check_named(finding.code).done_by_install
+    runs_nothing = not any(command.argv for command in asked)
+    sets_no_other = variables.issuperset(name for command in asked for name, _ in command.env)
+    return (runs_nothing and sets_no_other) or check_named(finding.code).done_by_install
 
 
 def _refusal(case: Case) -> tuple[AlsoNeeded, ...]:
@@ -161,22 +152,21 @@ def _cures(plan: Plan, finding: Finding, options: Options, case: Case) -> bool:
     if family.cured_by_torch:
         if is_driver and finding.family == "driver":
             return True
-        install = _step_of(plan, InstallTorch)
+        install, families = _step_of(plan, InstallTorch), ["torch", "gpu"]
         if install is None:
             return False
         # a newer driver is judged by its own version, not by the checks of the one that it replaces
-        families = ["torch", "gpu"]
         if not is_driver:
             families.append("driver")
         # gone once this torch is there, and no other failure begins; asked of the checks themselves
-        version = f"{install.version.replace('*', '0')}+{install.tag}"
-        published = build(version)
-        torch = Torch(version, None, None, "")
-        if published:
-            torch = as_torch(published)
-        failing = _failing(context_to_be(case.context, torch=torch), families)
+        failing = _failing(_with_torch(case.context, install), families)
         return finding.code not in failing and failing <= _failing(case.context, families)
-    parts = _parts_of(finding, case)
+    # the extensions that are meant and that the failure is about
+    facts, about = case.context.facts, {_name_in(finding.subject)}
+    for package in case.context.packages:
+        if is_about(finding, package, facts):
+            about |= names_of(package)
+    parts = [part for part in case.parts if about & {*part.names, canonicalize_name(part.name)}]
     if not parts or not check_named(finding.code).cured_by_rebuild:
         return False
     if use := _step_of(plan, MakeDropin):
@@ -187,16 +177,6 @@ def _cures(plan: Plan, finding: Finding, options: Options, case: Case) -> bool:
     return rebuild is not None and all(part.name in rebuild.subjects for part in parts)
 
 
-def _parts_of(finding: Finding, case: Case) -> list[NativePart]:
-    """List the extensions that are meant and that a failure is about."""
-    facts = case.context.facts
-    names = {_name_in(finding.subject)}
-    for package in facts.environment.packages.value or ():
-        if is_about(finding, package, facts):
-            names |= names_of(package)
-    return [part for part in case.parts if names & {*part.names, canonicalize_name(part.name)}]
-
-
 def _serves_as_it_is(options: Options) -> bool:
     return any(plan.kind is OptionKind.KEEP for plan in options.available)
 
@@ -204,3 +184,17 @@ def _serves_as_it_is(options: Options) -> bool:
 def _failing(context: Context, families: Sequence[str]) -> set[str]:
     findings = run_checks(context, select(families))
     return {finding.code for finding in findings if finding.status is Status.FAIL}
+
+
+def _with_torch(context: Context, step: InstallTorch) -> Context:
+    """Return the machine as it would be with this torch, and no companion (torchvision) of another build."""
+    version = f"{step.version.replace('*', '0')}+{step.tag}"
+    published, environment, via = build(version), context.environment, "as it would be"
+    others = tuple(item for item in context.distributions if item.name.lower() not in COMPANIONS)
+    environment = replace(
+        environment,
+        torch=Fact(as_torch(published) if published else Torch(version, None, None, ""), via),
+        torch_installed=Fact(True, via),
+        distributions=replace(environment.distributions, value=others),
+    )
+    return make_context(replace(context.facts, environment=environment), context.goal)

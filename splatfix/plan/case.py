@@ -1,27 +1,47 @@
-"""A case: everything that a backend looks at, and what the checks say of it, found out once."""
+"""A case: everything that a backend looks at, and what the checks say of it, found out once; and how plans are put together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import PurePath
 
 from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import all_checks, check_named, run_checks
 from splatfix.checks.registry import Blocks
-from splatfix.context import Context
+from splatfix.context import Context, make_context
+from splatfix.context.commands import python_option
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, say
+from splatfix.core.proof import RungName
+from splatfix.core.step import Command, Step, say, target_options
 from splatfix.core.versions import release
+from splatfix.core.words import counted
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.tables import parse_version
 from splatfix.model import Considered, FatbinGroup, Finding, Status
-from splatfix.model.option import NO_SOURCES, LaneSummary, Request, SourceSummary
-from splatfix.model.steps import FetchWheel
-from splatfix.plan.parts import NativePart, native_parts
-from splatfix.plan.to_be import for_targets
+from splatfix.model.option import NO_SOURCES, LaneSummary, Limit, OptionKind, Plan, Request, SourceSummary
+from splatfix.model.steps import (
+    BuildWheel,
+    CheckImport,
+    Confirm,
+    EditSource,
+    FetchWheel,
+    InstallStep,
+    InstallWheel,
+    MakeDropin,
+    Reason,
+    VerifyWheel,
+)
+from splatfix.plan.dependencies import Dependencies
+from splatfix.plan.parts import NativePart, native_parts, other_variant
+
+UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
+"""What only a run verifies, and for native code only a run on the GPU."""
+_NOTHING_NATIVE = Limit(RungName.BUILT, "nothing native is built")
 
 
 class Compatibility(Struct, frozen=True):
@@ -89,14 +109,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def driver(self) -> tuple[int, ...] | None:
         """The driver that will have to run it; None when no target is here, or none is known."""
-        if not self.here:
-            return None
-        return self.own_driver
-
-    @property
-    def own_driver(self) -> tuple[int, ...] | None:
-        """This machine's driver, wherever the targets are."""
-        if not self.context.driver_version:
+        if not self.here or not self.context.driver_version:
             return None
         return parse_version(self.context.driver_version)
 
@@ -122,6 +135,13 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return names_of_archs(self.context.archs)
 
 
+def for_targets(context: Context, targets: tuple[Arch, ...] = ()) -> Context:
+    """Return the same machine for other targets; without any for its own GPUs."""
+    if targets == context.goal.targets:
+        return context
+    return make_context(context.facts, replace(context.goal, targets=targets))
+
+
 def not_applicable(*reasons: str) -> Rejected:
     """Build the rejection of an option that this machine does not have."""
     return Rejected(code="not-applicable", what="; ".join(dict.fromkeys(reasons)))
@@ -135,11 +155,7 @@ def names_of_archs(archs: Iterable[Arch]) -> str:
 def code_serves(
     case: Case, code: Sequence[FatbinGroup], arch: Arch, unread: str = "it shows no GPU code"
 ) -> Compatibility:
-    """Judge whether every fatbin of a library has something for a GPU.
-
-    Args:
-        unread: what is said of a library without code.
-    """
+    """Judge whether every fatbin of a library has something for a GPU; ``unread`` is said of one without code."""
     if not code:
         return Compatibility(None, unread)
     coverage = case.context.judge(code, arch)
@@ -148,19 +164,19 @@ def code_serves(
 
 def torch_obstacles(case: Case) -> tuple[list[str], list[str]]:
     """Tell what speaks against building for the targets beside the torch that is here, and what is not known about it."""
-    torch = case.context.torch
+    torch, environment = case.context.torch, case.context.environment
+    against: list[str] = []
+    unsure: list[str] = []
     if torch is None:
-        environment = case.context.facts.environment
-        interpreter = environment.interpreter
+        against = ["the installed torch cannot be read"]
         if environment.torch_installed.value is False:
-            return ["torch is not installed"], []
-        if interpreter.value is None:
-            error = interpreter.error or "it is not known"
-            return [f"the target Python cannot be used ({error}), so nothing is known of its torch"], []
-        return ["the installed torch cannot be read"], []
+            against = ["torch is not installed"]
+        elif environment.interpreter.value is None:
+            error = environment.interpreter.error or "it is not known"
+            against = [f"the target Python cannot be used ({error}), so nothing is known of its torch"]
+        return against, unsure
     if torch.cuda is None:
-        return [f"torch {torch.version} is a {torch.built_for} build"], []
-    against, unsure = [], []
+        return [f"torch {torch.version} is a {torch.built_for} build"], unsure
     for arch in case.context.archs:
         unread = f"what GPU code torch {torch.version} carries is not known"
         verdict = code_serves(case, torch.code, arch, unread)
@@ -176,23 +192,18 @@ def torch_obstacles(case: Case) -> tuple[list[str], list[str]]:
     return against, unsure
 
 
-def driver_objection(case: Case, cuda: str) -> Compatibility:
-    """Judge whether this machine's driver starts a CUDA runtime; asked only where a target is here."""
-    if not case.here:
+def driver_objection(case: Case, cuda: str, *, anywhere: bool = False) -> Compatibility:
+    """Judge whether this machine's driver starts a CUDA runtime; ``anywhere``: also where no target is in this machine."""
+    if not case.here and not anywhere:
         return Compatibility(None, "no target is in this machine, so its driver has no say")
-    return own_driver_starts(case, cuda)
-
-
-def own_driver_starts(case: Case, cuda: str) -> Compatibility:
-    """Judge whether this machine's driver starts a CUDA runtime, wherever the targets are."""
-    numbers = release(cuda)
+    numbers, version = release(cuda), case.context.driver_version
     floor = drivers.runtime_floor((numbers[0], numbers[1]), case.context.platform or "linux")
     if floor is None:
         return Compatibility(None, f"the oldest driver for CUDA {cuda} is not in the tables")
-    oldest, version = driver_words(floor), case.context.driver_version
-    if case.own_driver is None:
+    oldest = driver_words(floor)
+    if not version:
         return Compatibility(None, f"no driver version is known here; CUDA {cuda} needs {oldest} or newer")
-    if case.own_driver < floor:
+    if parse_version(version) < floor:
         too_old = f"driver {version} is too old for CUDA {cuda}, which needs {oldest} or newer"
         return Compatibility(False, too_old)
     return Compatibility(True, f"driver {version} starts CUDA {cuda} (needs {oldest})")
@@ -207,3 +218,139 @@ def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
 def repair_of(finding: Finding) -> tuple[Step, ...]:
     """Return a finding's own remedy; where it has none, what it says."""
     return finding.remedy or (say(finding.summary),)
+
+
+# Plans of it
+
+
+def make_option(
+    case: Case, kind: OptionKind, steps: Sequence[Step], reasons: Sequence[Reason], unsure: Sequence[str] = ()
+) -> Plan:
+    """Build the plan for a machine, with what it can and cannot verify about it."""
+    proves, limits, on_the_cpu = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS], [], ""
+    if kind in (OptionKind.CONTAINER, OptionKind.DROPIN):
+        proves, limits = [RungName.RESOLVED, RungName.LOADS], [_NOTHING_NATIVE]
+        on_the_cpu = "; on the CPU it can be verified"
+    away = names_of_archs(case.away)
+    if case.context.targets and not case.here:
+        reason = f"no {away} GPU is in this machine{on_the_cpu}"
+        limits += [Limit(rung, reason) for rung in UPPER_RUNGS]
+    else:
+        proves += UPPER_RUNGS
+        if away:
+            limits += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
+    title = kind.title(first_build=case.nothing_installed, torch_is_there=case.context.torch is not None)
+    # what is kept works only after the repair, so its title must not promise that nothing is to be done
+    if kind is OptionKind.KEEP and case.repairs:
+        title = f"{counted(len(case.repairs), 'manual step')}, then {title}"
+    replaced: set[str] = set()
+    for step in steps:
+        if isinstance(step, MakeDropin):
+            replaced.update(case.subjects)
+        elif isinstance(step, BuildWheel):
+            replaced.update(step.subjects)
+    conflicts = [Reason(part.conflict) for part in case.parts if part.conflict and part.name in replaced]
+    return Plan(
+        kind,
+        title,
+        (*case.repairs, *steps),
+        tuple(proves),
+        tuple(limits),
+        (*reasons, *conflicts),
+        tuple(dict.fromkeys(unsure)),
+        targets=case.context.archs,
+    )
+
+
+def without_rungs(plan: Plan, rungs: Sequence[RungName], reason: str) -> Plan:
+    """Return the same plan, which cannot prove these rungs."""
+    limits = [limit for limit in plan.cannot_prove if limit.rung not in rungs]
+    limits += [Limit(rung, reason) for rung in rungs]
+    proves = tuple(rung for rung in plan.proves if rung not in rungs)
+    return replace(plan, proves=proves, cannot_prove=tuple(limits))
+
+
+def splatfix(case: Case, *arguments: str) -> Command:
+    """Build a command of splatfix for the target environment."""
+    return Command(("splatfix", *arguments, *python_option(case.context.facts)))
+
+
+def confirm(case: Case) -> Confirm:
+    """Build the last step: train where the GPU is, with what was built, else at least see that its code is there."""
+    if case.context.targets and not case.here:
+        checkout = case.context.checkout
+        options = target_options(case.context.archs)
+        if checkout:
+            options = ("--repo", checkout.folder, *options)
+        command = splatfix(case, "diagnose", *options)
+        return Confirm(command=command, what=f"confirm the code for {case.names}")
+    # the smoke trainer is to call the rasterizer that was built
+    names = {canonicalize_name(name) for name in case.subjects}
+    renderer: tuple[str, ...] = ()
+    if "gsplat" in names:
+        renderer = ("--renderer", "gsplat")
+    elif "diff-gaussian-rasterization" in names:
+        renderer = ("--renderer", "inria")
+    return Confirm(command=splatfix(case, "certify", "--device", "cuda", *renderer), what="test training")
+
+
+def installation(
+    case: Case,
+    draft: Plan,
+    makers: Sequence[BuildWheel | FetchWheel] | Sequence[MakeDropin],
+    variants: Mapping[str, Sequence[str]],
+    dependencies: Dependencies,
+    first: Sequence[InstallStep] = (),
+) -> Plan:
+    """Build the plan that ``install`` executes: everything is made and verified before the first thing is installed.
+
+    Args:
+        draft: kind, targets, and what was considered for it.
+        variants: by the name of a distribution, keys of the variants that it can be.
+        first: steps before the makers, after the dependencies.
+    """
+    python = case.context.interpreter
+    there: dict[str, str] = {}
+    # a distribution that the environment only sees (another environment's, through a .pth file) stays where it is
+    for item in reversed(case.context.distributions):
+        if python and PurePath(item.location).is_relative_to(python.prefix):
+            there[canonicalize_name(item.name)] = item.version
+    # three lists, so that a build that fails after half an hour has changed nothing in the environment
+    verifications: list[InstallStep] = []
+    installs: list[InstallStep] = []
+    for step in makers:
+        # a drop-in's own kernels are compiled, and so shown, while it is made
+        targets: tuple[Arch, ...] = ()
+        if not isinstance(step, MakeDropin):
+            targets = step.targets
+        # the checkout is edited only once the wheel made with the same edits has been verified
+        if isinstance(step, BuildWheel) and case.request.in_place and step.edits:
+            installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
+        verifications.append(VerifyWheel(subject=step.subject, targets=targets))
+        replaces = there.get(canonicalize_name(step.subject), "")
+        installs.append(InstallWheel(subject=step.subject, replaces=replaces))
+        installs.append(CheckImport(subject=step.subject))
+    proves: tuple[RungName, ...] = (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
+    limits: tuple[Limit, ...] = (
+        Limit(RungName.COMPUTES, "nothing is run; splatfix certify --level 2 does that"),
+        Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
+    )
+    if draft.kind is OptionKind.DROPIN:
+        proves, limits = (RungName.RESOLVED, RungName.LOADS), (_NOTHING_NATIVE, *limits)
+    # whose rasterizer is replaced by another stack's
+    keys_by_name = {canonicalize_name(name): keys for name, keys in variants.items()}
+    conflicts: list[str] = []
+    for package in case.context.packages:
+        names = (canonicalize_name(text) for text in (package.module, *package.distributions))
+        for name in dict.fromkeys(names):
+            _, sentence = other_variant(package, keys_by_name.get(name, ()))
+            if sentence:
+                conflicts.append(sentence)
+    return replace(
+        draft,
+        steps=(*dependencies.steps, *first, *makers, *verifications, *installs),
+        proves=proves,
+        cannot_prove=limits,
+        considered=tuple(dict.fromkeys(draft.considered)),
+        notes=(*draft.notes, *conflicts, *dependencies.notes),
+    )

@@ -1,43 +1,42 @@
 """Which known breakages (``patches/*.toml``) a source is edited for here, and what the edits make of a file's text."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from splatfix.core.errors import Rejected
 from splatfix.core.source_pattern import without_comments
+from splatfix.core.versions import dotted
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
 from splatfix.model import Source
 from splatfix.model.steps import PlannedEdit
 
 
-class BuildConditions(Struct, frozen=True):
-    """What decides which breakages a build meets, beside the files themselves."""
-
-    versions: Mapping[str, tuple[int, ...]]
-    """Of ``cuda``, ``torch``, ``gcc``, ``python`` and the distributions that edits of Python code depend on; ``arch`` is the
-    compute capability of the oldest GPU that is compiled for."""
-    system: str
-    arch_missing: bool = False
-    """The numbers written in setup.py leave a target out, or running it would tell them."""
-    gpu_missing: bool = False
-    """setup.py compiles its CUDA code only for a GPU in sight, none is, and no variable changes that."""
-
-
 class Cures(Struct, frozen=True):
     """What a source's build needs against known breakages."""
 
-    edits: tuple[PlannedEdit, ...]
-    by_variables: tuple[Breakage, ...]
+    edits: tuple[PlannedEdit, ...] = ()
+    by_variables: tuple[Breakage, ...] = ()
     """Those that variables of the build's environment cure."""
 
 
-def needed_cures(source: Source, texts: Mapping[str, str], conditions: BuildConditions) -> Cures | Rejected:
-    """Return what the breakages in a source need under these conditions; rejected for something that no edit cures.
+def needed_cures(
+    source: Source,
+    texts: Mapping[str, str],
+    versions: Mapping[str, tuple[int, ...]],
+    system: str = "linux",
+    *,
+    arch_missing: bool = False,
+    gpu_missing: bool = False,
+) -> Cures | Rejected:
+    """Return what the breakages in a source need here; rejected for something that no edit cures.
 
     Args:
         texts: of the files that an edit may change, by their paths relative to the source.
+        versions: of ``cuda``, ``torch``, ``gcc``, ``python``, what edits of Python code depend on, and the oldest ``arch``.
+        arch_missing: the numbers written in setup.py leave a target out, or running it would tell them.
+        gpu_missing: setup.py compiles its CUDA code only for a GPU in sight, none is, and no variable changes that.
     """
     edits: list[PlannedEdit] = []
     by_variables: list[Breakage] = []
@@ -46,22 +45,30 @@ def needed_cures(source: Source, texts: Mapping[str, str], conditions: BuildCond
         builder = "cmake"
     code_of_files = {name: without_comments(name, text) for name, text in texts.items()}
     for record in breakages():
-        find = record.find
+        find, when = record.find, record.when
         if find is None:
             continue
-        applies = _applies(record, conditions, builder, code_of_files.values())
+        applies = (
+            when.holds(versions, system)
+            and not when.lacks
+            and (arch_missing or not when.arch_missing)
+            and (gpu_missing or not when.gpu_missing)
+            and when.builder in ("", builder)
+            and (when.sources_match is None or any(map(when.sources_match.search, code_of_files.values())))
+        )
         if not applies and not record.always_edit:
             continue
         # those that show it
         files = tuple(name for name, code in code_of_files.items() if find.looks_at(name) and find.find(code))
         if not files:
             continue
+        origin = "; ".join(record.sources)
         if record.stops:
             return Rejected.of(
                 "plan.refused-by-rule",
-                details={"rule": record.key, "files": list(files), "source": "; ".join(record.sources)},
+                details={"rule": record.key, "files": list(files), "source": origin},
                 label=source.label,
-                oldest=".".join(map(str, conditions.versions["arch"])),
+                oldest=dotted(versions["arch"]),
                 file=files[0],
                 symptom=record.symptom,
                 no_edit=record.no_edit,
@@ -70,7 +77,7 @@ def needed_cures(source: Source, texts: Mapping[str, str], conditions: BuildCond
             cures = record.symptom
             if not applies:
                 cures = f"{record.cure}, harmless where it is not needed"
-            edits.append(PlannedEdit(record.key, files, cures, "; ".join(record.sources)))
+            edits.append(PlannedEdit(record.key, files, cures, origin))
         if record.variables:
             by_variables.append(record)
     return Cures(tuple(edits), tuple(by_variables))
@@ -102,25 +109,8 @@ def apply(record: Breakage, text: str) -> str:
     return text
 
 
-def _applies(record: Breakage, conditions: BuildConditions, builder: str, texts: Iterable[str]) -> bool:
-    """Tell whether a breakage is met.
-
-    Args:
-        builder: ``setup.py``, or ``cmake`` where CMakeLists.txt is what is built from.
-    """
-    when = record.when
-    if not when.holds(conditions.versions, conditions.system) or when.lacks:
-        return False
-    if when.arch_missing and not conditions.arch_missing:
-        return False
-    if when.gpu_missing and not conditions.gpu_missing:
-        return False
-    if when.builder and when.builder != builder:
-        return False
-    return when.sources_match is None or any(when.sources_match.search(text) for text in texts)
-
-
 _GUARD = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef\s+(\w+)\s*\n\s*#[ \t]*define\s+\1", re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|endif|include)\b[^\n]*(?:\n|$)", re.MULTILINE)
 _ANCHOR = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once|include\b)[^\n]*\n", re.MULTILINE)
 
 
@@ -130,11 +120,9 @@ def _add_include(text: str, header: str) -> str:
     if re.search(rf"^[ \t]*#[ \t]*include[ \t]*{re.escape(header)}", text, re.MULTILINE):
         return text
     anchor = _ANCHOR.search(text)
-    if anchor is None:
-        return line + text
-    at = anchor.start()
-    if "pragma" in anchor.group():
-        at = anchor.end()
+    at = 0
+    if anchor:
+        at = anchor.end() if "pragma" in anchor.group() else anchor.start()
     return text[:at] + line + text[at:]
 
 
@@ -144,9 +132,7 @@ def _after_includes(text: str, addition: str) -> str:
     # in a header with a classic include guard around everything the top level is one deeper
     if _GUARD.match(text):
         top = 1
-    for match in re.finditer(
-        r"^[ \t]*#[ \t]*(if|ifdef|ifndef|endif|include)\b[^\n]*(?:\n|$)", text, re.MULTILINE
-    ):
+    for match in _DIRECTIVE.finditer(text):
         word = match.group(1)
         if word == "include" and depth <= top:
             at = match.end()

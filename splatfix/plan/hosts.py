@@ -21,11 +21,9 @@ def host_obstacle(context: Context, dropin: Dropin) -> Rejected | None:
     host = served_host(context, dropin)
     if isinstance(host, Rejected):
         return host
-    name = f"{host.name} {host.version}"
-    python = context.interpreter
+    name, python = f"{host.name} {host.version}", context.interpreter
     if host.editable or (python and not host.location.startswith(python.prefix)):
-        todo = other_releases(context, dropin)[:1]
-        folder = host.origin or host.location
+        todo, folder = other_releases(context, dropin)[:1], host.origin or host.location
         return Rejected.of("plan.host-elsewhere", todo=todo, name=name, folder=folder)
     if compiled := compiled_module(context, dropin):
         check = run("splatfix", "diagnose", text="See whether it fits this torch and GPU")
@@ -37,11 +35,7 @@ def host_obstacle(context: Context, dropin: Dropin) -> Rejected | None:
 def imports_of_hosts(
     context: Context, dropins: Sequence[Dropin], *, installing: bool
 ) -> tuple[InstallDependencies, ...] | Rejected:
-    """Return the step that brings what hosts import without asking pip for it; () where all of it is installed.
-
-    Args:
-        installing: what is missing may be installed too; rejected otherwise.
-    """
+    """Return the step that brings what hosts import without asking pip for it, where it may; () where all of it is installed."""
     reasons = {}
     for dropin in dropins:
         for name in imported_by_host(dropin, context.version_of(dropin.host)):
@@ -49,35 +43,29 @@ def imports_of_hosts(
                 reasons[name] = f"{dropin.host} imports {name}, which its wheel does not ask for"
     if not reasons:
         return ()
+    names = tuple(reasons)
     if not installing:
-        install = pip(context.facts, "install", *reasons)
+        install = pip(context.facts, "install", *names)
         too = say("Or add --with-dependencies: then splatfix installs it too, in the same journal.")
-        return Rejected.of(
-            "plan.host-import-missing", todo=(install, too), reasons="; ".join(reasons.values())
-        )
-    return (
-        InstallDependencies(
-            requirements=tuple(reasons),
-            modules=tuple(reasons),
-            reasons=tuple(Reason(text) for text in reasons.values()),
-        ),
-    )
+        why = "; ".join(reasons.values())
+        return Rejected.of("plan.host-import-missing", todo=(install, too), reasons=why)
+    texts = tuple(map(Reason, reasons.values()))
+    return (InstallDependencies(requirements=names, modules=names, reasons=texts),)
 
 
 def served_host(context: Context, dropin: Dropin) -> Distribution | Rejected:
     """Return the installed host, where it is of a release that the drop-in was made for."""
     host = context.distribution(dropin.host)
+    others = other_releases(context, dropin)
     if host is None:
-        todo = other_releases(context, dropin)
-        return Rejected.of("plan.host-not-installed", todo=todo, host=dropin.host)
-    name = f"{host.name} {host.version}"
-    if not release_served(dropin, host.version):
-        again = (name.replace(" ", "=="), *target_options(context.goal.targets))
-        compile_it = run("splatfix", "install", *again, text="Or compile what is installed")
-        return Rejected.of(
-            "plan.host-release-not-served",
-            todo=(*other_releases(context, dropin), compile_it),
-            name=name,
-            made_for=" and ".join(dropin.host_releases),
-        )
-    return host
+        return Rejected.of("plan.host-not-installed", todo=others, host=dropin.host)
+    if release_served(dropin, host.version):
+        return host
+    again = (f"{host.name}=={host.version}", *target_options(context.goal.targets))
+    compile_it = run("splatfix", "install", *again, text="Or compile what is installed")
+    return Rejected.of(
+        "plan.host-release-not-served",
+        todo=(*others, compile_it),
+        name=f"{host.name} {host.version}",
+        made_for=" and ".join(dropin.host_releases),
+    )

@@ -27,8 +27,7 @@ def mend_plan(request: Request, context: Context) -> Plan | Rejected:
     for name in request.sources:
         distribution = context.distribution(name)
         if distribution is None or distribution.editable:
-            todo = (pip(context.facts, "install", name),)
-            return Rejected.of("plan.not-installed", todo=todo, name=name)
+            return Rejected.of("plan.not-installed", todo=(pip(context.facts, "install", name),), name=name)
         edits, reasons = [], []
         for record in breakages():
             breaks = record.breaks_installed(name, distribution.version) and record.when.holds(versions)
@@ -38,13 +37,6 @@ def mend_plan(request: Request, context: Context) -> Plan | Rejected:
                 reasons.append(Reason(f"{record.title}: {record.cure}"))
         if not edits:
             return Rejected.of("plan.nothing-to-mend", name=name, version=distribution.version)
-        source = distribution.location
-        steps.append(EditSource(subject=name, source=source, edits=tuple(edits), reasons=tuple(reasons)))
-    return Plan(
-        OptionKind.KEEP,
-        f"edit the installed {', '.join(request.sources)}",
-        steps=tuple(steps),
-        python=python.executable,
-        prefix=python.prefix,
-        request=request,
-    )
+        where = distribution.location
+        steps.append(EditSource(subject=name, source=where, edits=tuple(edits), reasons=tuple(reasons)))
+    return Plan(OptionKind.KEEP, f"edit the installed {', '.join(request.sources)}", tuple(steps))

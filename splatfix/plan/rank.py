@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import NotHere, OtherOption
-from splatfix.context.commands import make_environment, python_option, removed_by
+from splatfix.context import NotHere, OtherOption, make_context
+from splatfix.context.commands import make_environment, python_option, python_to_be, removed_by
 from splatfix.core.errors import Exit, Rejected
-from splatfix.core.step import say
+from splatfix.core.words import verb
 from splatfix.knowledge import cubin_runs_on
-from splatfix.model import Considered, Finding
+from splatfix.model import Considered, Distribution, EnvironmentFacts, Fact, Finding
 from splatfix.model.option import (
     BUILDING,
     NO_SOURCES,
@@ -35,14 +35,12 @@ from splatfix.plan.backends.keep import keep
 from splatfix.plan.backends.native import build_sources, native
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
-from splatfix.plan.case import Case, names_of_archs, not_applicable
-from splatfix.plan.checkout import NoFolder
+from splatfix.plan.case import Case, for_targets, names_of_archs, not_applicable
+from splatfix.plan.checkout import NoFolder, read_sources
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import NoCuda, usable_python
-from splatfix.plan.summary import read_named
-from splatfix.plan.to_be import context_to_be, for_targets
 
 # The backends, the least invasive first; what is kept comes before them, a driver after them.
 _BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
@@ -63,6 +61,7 @@ def rank(case: Case) -> Options:
 
     Changes nothing and looks at nothing but the case: recorded facts give the same answer anywhere.
     """
+    notes: tuple[str, ...] = ()
     if problem := case.context.no_target:
         # no NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none
         reason = " ".join([problem.what, *(step.text for step in problem.todo)])
@@ -71,13 +70,19 @@ def rank(case: Case) -> Options:
         # --target auto beside a named GPU, on a machine without one, promises something that is not there
         case = replace(case, context=for_targets(case.context))
         answers[OptionKind.DROPIN] = pure(_in_environment_to_be(case))
-        return _options(answers)
-    answers = dict(_answers(case))
-    native_kinds = [kind for kind, answer in answers.items() if isinstance(answer, Plan)]
-    opened = bool(set(native_kinds) - {OptionKind.CONTAINER, *REPLACING})
-    answers[OptionKind.DRIVER] = driver(case, _first_native, opened=opened)
-    notes = tuple(_notes(case, opened=opened))
-    return replace(_options(answers), targets=case.context.archs, subjects=case.subjects, notes=notes)
+    else:
+        answers = dict(_answers(case))
+        available = {kind for kind, answer in answers.items() if isinstance(answer, Plan)}
+        opened = bool(available - {OptionKind.CONTAINER, *REPLACING})
+        answers[OptionKind.DRIVER] = driver(case, _first_native, opened=opened)
+        notes = tuple(_notes(case, opened=opened))
+    plans, rejected = [], []
+    for kind, answer in answers.items():
+        if isinstance(answer, Plan):
+            plans.append(answer)
+        else:
+            rejected.append(RejectedOption(kind, kind.title(), answer.what))
+    return Options(case.context.archs, case.subjects, tuple(plans), tuple(rejected), notes)
 
 
 def advised_options(findings: Sequence[Finding], case: Case) -> Options:
@@ -94,22 +99,11 @@ def advised_options(findings: Sequence[Finding], case: Case) -> Options:
     return replace(options, available=tuple(available), rejected=tuple(rejected), advice=advice)
 
 
-def _options(answers: Mapping[OptionKind, Plan | Rejected]) -> Options:
-    plans, rejected = [], []
-    for kind, answer in answers.items():
-        if isinstance(answer, Plan):
-            plans.append(answer)
-        else:
-            rejected.append(RejectedOption(kind, kind.title(), answer.what))
-    return Options((), (), tuple(plans), tuple(rejected))
-
-
 def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
     yield OptionKind.KEEP, keep(case)
     case = _in_environment_to_be(case)
-    refused = case.sources.refused
-    if any(part.installed for part in case.parts):
-        refused = None  # what is there can be built again from where it came
+    # what is there can be built again from where it came
+    refused = not any(part.installed for part in case.parts) and case.sources.refused
     for kind, backend in _BACKENDS.items():
         # nobody has looked for wheels: only a build or an install that was asked for asks the network
         if kind is OptionKind.WHEEL and case.prebuilt is None:
@@ -122,20 +116,27 @@ def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
 
 def _first_native(case: Case) -> Plan | None:
     """Return the first plan that does without drop-ins."""
-    for kind, answer in _answers(case):
-        if isinstance(answer, Plan) and kind not in REPLACING:
-            return answer
-    return None
+    plans = (answer for kind, answer in _answers(case) if kind not in REPLACING)
+    return next((plan for plan in plans if isinstance(plan, Plan)), None)
 
 
 def _in_environment_to_be(case: Case) -> Case:
     """Return the case where the Python refuses installations (PEP 668): an environment with nothing in it is made first."""
-    python = case.context.interpreter
+    facts, python = case.context.facts, case.context.interpreter
     if python is None or not python.externally_managed:
         return case
+    venv = replace(python, executable=python_to_be(facts), kind="venv", externally_managed=False)
+    via = "as it would be"
+    environment = EnvironmentFacts(
+        interpreter=Fact(venv, via),
+        distributions=Fact((Distribution("pip", "", ""),), via),
+        torch_installed=Fact(False, via),
+        extensions=Fact((), via),
+        packages=Fact((), via),
+    )
     return replace(
         case,
-        context=context_to_be(case.context, new_environment=True),
+        context=make_context(replace(facts, environment=environment), case.context.goal),
         parts_to_be=tuple(NativePart(part.name, part.variant) for part in case.parts),
         first=(make_environment(python), *case.repairs),
     )
@@ -144,16 +145,12 @@ def _in_environment_to_be(case: Case) -> Case:
 def _notes(case: Case, *, opened: bool) -> Iterator[str]:
     if not opened and len(case.context.targets) > 1:
         yield f"no native option covers {case.names} together: name one at a time with --target"
-    if case.away:
-        they = "are not in this machine: they"
-        if len(case.away) == 1:
-            they = "is not in this machine: it"
-        yield f"{names_of_archs(case.away)} {they} can be built for here but must be verified elsewhere"
+    if count := len(case.away):
+        gpus, they = f"{names_of_archs(case.away)} {verb(count, 'is', 'are')}", verb(count, "it", "they")
+        yield f"{gpus} not in this machine: {they} can be built for here but must be verified elsewhere"
     # GPUs of this machine that run none of the code for the targets
-    lost = []
-    for own in case.not_asked_for:
-        if not any(cubin_runs_on(arch, own) for arch in case.context.archs):
-            lost.append(own)
+    archs = case.context.archs
+    lost = [own for own in case.not_asked_for if not any(cubin_runs_on(arch, own) for arch in archs)]
     if lost and any(part.code for part in case.parts):
         own_gpus = names_of_archs(lost)
         yield f"a rebuild has code for the named targets only: to keep this machine's own {own_gpus}, add --target auto"
@@ -181,24 +178,23 @@ class Ranking(Struct, frozen=True):
 def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
     """Rank every option for the sources of a request; rejected where these are wrongly named.
 
-    Args:
-        named: the user named a source; else it is the current folder, and only a CUDA extension there is meant.
+    Where none is ``named``, the current folder is the source, and only a CUDA extension there is meant.
     """
     answer = best(case, shows_options=True)
-    wrongly_named = isinstance(answer, Rejected) and answer.exit_code is Exit.USAGE
-    if isinstance(answer, Rejected) and wrongly_named and named:
+    if isinstance(answer, Plan):
+        if named or answer.targets:
+            return Ranking(rank(case), answer)
+        # a current folder that nobody named and that is no source has no say in what the options are about
+        return Ranking(rank(replace(case, sources=NO_SOURCES)))
+    if answer.exit_code is Exit.USAGE and not named:
+        case = replace(case, sources=NO_SOURCES)
+    elif answer.exit_code is Exit.USAGE:
         # the name of a drop-in is no folder to build, and options serve it all the same
         if isinstance(answer, NoFolder) and case.sources.replacement.dropins:
             return Ranking(rank(case))
         return answer
-    is_source = named or not isinstance(answer, Plan) or bool(answer.targets)
-    # a current folder that nobody named and that is no source has no say in what the options are about
-    if wrongly_named or not is_source:
-        case = replace(case, sources=NO_SOURCES)
     options = rank(case)
-    if isinstance(answer, Plan) and is_source:
-        return Ranking(options, answer)
-    if isinstance(answer, Plan) or case.sources.fetch:  # the options begin with what completes the sources
+    if case.sources.fetch:  # the options begin with what completes the sources
         return Ranking(options)
     if case.sources.prepare:
         answer = replace(answer, todo=())
@@ -217,10 +213,8 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
 def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
     """Return the plan that ``install`` executes: the best among those that the request's backend and options allow.
 
-    Changes nothing; reads the sources of the request.
-
-    Args:
-        shows_options: all options are shown beside it, so that a rejection needs not name the command that shows them.
+    Changes nothing; reads the sources of the request. Where all options are shown beside it, no rejection names the command
+    that shows them.
     """
     request, facts = case.request, case.context.facts
     if case.no_wheel:
@@ -232,9 +226,8 @@ def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
     elif request.backend in WITHOUT_COMPILER:
         plan = _replaced(case)
     else:
-        choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
-        problem, todo = f"{request.backend!r} is not a backend.", (say(f"Choose {choices}."),)
-        plan = Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
+        choices = ("native", "wheels", *WITHOUT_COMPILER, "auto")
+        plan = Rejected.of("plan.unknown-backend", backend=request.backend, choices=choices)
     if isinstance(plan, OtherOption) and not shows_options:
         argv = ("--dry-run", "--why", *python_option(facts))
         return replace(plan, todo=(*plan.todo, request.install(*argv, text="See all options")))
@@ -248,7 +241,16 @@ def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
         if command == "uv sync":  # Poetry builds in isolation whatever it is told
             note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
         notes.append(f"{note} (docs/commands/install.md has the lines)")
-    return replace(plan, considered=(*plan.considered, *case.not_prebuilt), notes=tuple(notes))
+    python = case.context.interpreter
+    assert python is not None, "it is usable"
+    return replace(
+        plan,
+        considered=(*plan.considered, *case.not_prebuilt),
+        notes=tuple(notes),
+        python=python.executable,
+        prefix=python.prefix,
+        request=request,
+    )
 
 
 def _native(case: Case) -> Plan | Rejected:
@@ -260,7 +262,7 @@ def _native(case: Case) -> Plan | Rejected:
     if not case.sources.built_from:
         # a name that has a wheel is no folder to read
         folders = tuple(text for text in request.sources if text not in (case.prebuilt or {}))
-        read = read_named(replace(request, sources=folders), case.context.facts)
+        read = read_sources(folders, case.context.facts, request=replace(request, sources=folders))
     if isinstance(read, SourceSummary):
         case = replace(case, sources=read)
         answer = build_sources(case)
@@ -299,8 +301,7 @@ def _replaced(case: Case) -> Plan | Rejected:
 
 
 def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tuple[Considered, ...]]:
-    """Return the first plan without a compiler that is possible here, besides the backend that was asked for, and what was
-    passed over."""
+    """Return the first possible plan by another backend without a compiler than was asked for, and what was passed over."""
     passed_over: list[Considered] = []
     for backend, title in WITHOUT_COMPILER.items():
         if backend == case.request.backend:
@@ -317,8 +318,7 @@ def _with_next_best(rejected: Rejected, case: Case, replacement: Replacement) ->
     plan, _ = _best_dropins(case, replacement)
     if plan is None:
         return rejected
-    request = replace(case.request, backend=plan.backend)
-    python = python_option(case.context.facts)
+    request, python = replace(case.request, backend=plan.backend), python_option(case.context.facts)
     again = request.command(*request.sources, more=python, text="Next best here")
     return replace(rejected, todo=(*rejected.todo, again))
 
@@ -327,9 +327,8 @@ def _kept(case: Case) -> Plan | None:
     """Return the plan to do nothing, where what is installed of the sources is known to have native code for every target."""
     if case.context.no_target or not any(part.code for part in case.parts):
         return None
-    python, plan = usable_python(case.context.facts), keep(case)
-    if isinstance(python, Rejected) or isinstance(plan, Rejected) or plan.unsure:
+    plan = keep(case)
+    if isinstance(usable_python(case.context.facts), Rejected) or isinstance(plan, Rejected) or plan.unsure:
         return None
     # nothing is executed, so nothing is proven by it
-    plan = replace(plan, steps=(), proves=(), cannot_prove=(), request=case.request)
-    return replace(plan, python=python.executable, prefix=python.prefix)
+    return replace(plan, steps=(), proves=(), cannot_prove=())

@@ -1,9 +1,6 @@
 """The Python, the targets and the torch that an installation needs, or one clear rejection for each."""
 
 import sys
-from pathlib import PurePath
-
-from packaging.utils import canonicalize_name
 
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context, NotHere
@@ -20,10 +17,9 @@ class NoCuda(NotHere, frozen=True, kw_only=True):
 
 def usable_python(facts: Facts) -> Interpreter | Rejected:
     """Return the target interpreter, where it can be installed into."""
-    fact = facts.environment.interpreter
-    if fact.value is None:
-        return Rejected.of("plan.interpreter-unusable", error=fact.error)
-    interpreter = fact.value
+    interpreter = facts.environment.interpreter.value
+    if interpreter is None:
+        return Rejected.of("plan.interpreter-unusable", error=facts.environment.interpreter.error)
     if interpreter.externally_managed:
         again = say(f"Then run this again; elsewhere with --python {python_to_be(facts)}.")
         todo = (make_environment(interpreter), again)
@@ -43,47 +39,23 @@ def usable_headers(facts: Facts) -> NotHere | None:
 
 
 def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:
-    """Return the target environment's torch.
-
-    Args:
-        cuda: it must be a CUDA build; another one is rejected as :class:`NoCuda`.
-    """
-    facts = context.facts
-    python = facts.environment.interpreter.value
+    """Return the target environment's torch; where CUDA is needed, another build is rejected as :class:`NoCuda`."""
+    facts, torch, python = context.facts, context.torch, context.interpreter
     where = "the target Python"
     if python:
         where = python.executable
-    torch = facts.environment.torch
     if facts.environment.torch_installed.value is False:
         install = pip(facts, "install", "torch")  # the drop-ins run with any
         if cuda:
             install = torch_for(context, context.targets)[0]
         return Rejected.of("plan.no-torch", todo=(install, say("Then run this again.")), where=where)
-    if torch.value is None:
+    if torch is None:
         reinstall = pip(facts, "install", "--force-reinstall", "--no-deps", "torch", text="Reinstall it")
-        return Rejected.of("plan.torch-unreadable", todo=(reinstall,), where=where, error=torch.error)
-    if cuda and torch.value.cuda is None:
-        build = "CPU-only"
-        if torch.value.hip:
-            build = "ROCm"
-        todo = torch_for(context, context.targets)[:1]
-        version = torch.value.version
-        return NoCuda.of("plan.cpu-only-torch", todo=todo, version=version, where=where, build=build)
-    return torch.value
-
-
-def replaced_version(facts: Facts, name: str) -> str:
-    """Return the version that installing ``name`` will replace; "" when there is none inside the environment itself.
-
-    A distribution that the environment only sees (another environment's, through a .pth file) stays where it is.
-    """
-    interpreter = facts.environment.interpreter.value
-    if interpreter is None:
-        return ""
-    normalised = canonicalize_name(name)
-    for item in facts.environment.distributions.value or ():
-        if canonicalize_name(item.name) == normalised and PurePath(item.location).is_relative_to(
-            interpreter.prefix
-        ):
-            return item.version
-    return ""
+        error = facts.environment.torch.error
+        return Rejected.of("plan.torch-unreadable", todo=(reinstall,), where=where, error=error)
+    if torch.cuda or not cuda:
+        return torch
+    todo, build = torch_for(context, context.targets)[:1], "CPU-only"
+    if torch.hip:
+        build = "ROCm"
+    return NoCuda.of("plan.cpu-only-torch", todo=todo, version=torch.version, where=where, build=build)

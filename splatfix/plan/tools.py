@@ -8,14 +8,13 @@ from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import Rejected
-from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
+from splatfix.core.resources import toolkit_folder, user_cache
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
-from splatfix.facts.checkout import is_file
 from splatfix.knowledge import toolkit_supports
 from splatfix.knowledge.cpp_extension import source_of_releases
 from splatfix.knowledge.host_compilers import limits
-from splatfix.knowledge.toolkits import WheelToolkit, cuda_of_torch, provision, recipe
+from splatfix.knowledge.toolkits import cuda_of_torch, provision, recipe
 from splatfix.model import Considered, Toolkit, Torch
 from splatfix.model.option import Request
 from splatfix.model.steps import ProvideToolkit, Reason
@@ -34,9 +33,8 @@ class Tools(Struct, frozen=True):
 
     torch: Torch
     chosen: BuildToolkit
-    compilers: HostCompilers | None
-    """None where no compiler here fits; ``no_compiler`` says what to install."""
-    no_compiler: Rejected | None
+    compilers: HostCompilers | Rejected
+    """Where none here fits, what to install."""
     rejected: tuple[Considered, ...]
     """Toolkits and compilers that were considered."""
     toolkit_steps: tuple[Step, ...] = ()
@@ -48,34 +46,20 @@ class Tools(Struct, frozen=True):
         return self.chosen.toolkit.version or ""
 
     @property
-    def root(self) -> str:
-        """Of the toolkit; "" where it is not there yet."""
-        return "" if self.toolkit_steps else self.chosen.toolkit.root
-
-    @property
-    def cxx(self) -> str:
-        """Path of the C++ compiler; "" where none here fits."""
-        return self.compilers.cxx if self.compilers else ""
-
-    @property
     def reasons(self) -> tuple[Reason, ...]:
         toolkit = f"torch was built with CUDA {self.torch.cuda}"
         if self.chosen.toolkit.found_via:
             toolkit = self.chosen.why
-        compiler = ""
-        if self.compilers:
-            compiler = self.compilers.why
-        elif self.no_compiler:
-            compiler = self.no_compiler.what
-        bounds = limits(self.chosen.version)
-        of_bounds = bounds.source if bounds else ""
-        return Reason(toolkit, source_of_releases()), Reason(compiler, of_bounds)
+        compiler, bounds = self.compilers, limits(self.chosen.version)
+        why_compiler = compiler.what if isinstance(compiler, Rejected) else compiler.why
+        of_compiler = Reason(why_compiler, bounds.source if bounds else "")
+        return Reason(toolkit, source_of_releases()), of_compiler
 
     @property
     def before(self) -> tuple[Step, ...]:
-        if self.no_compiler is None:
-            return self.toolkit_steps
-        return (*self.toolkit_steps, *self.no_compiler.todo)
+        if isinstance(self.compilers, Rejected):
+            return (*self.toolkit_steps, *self.compilers.todo)
+        return self.toolkit_steps
 
     @property
     def downloaded(self) -> bool:
@@ -85,7 +69,8 @@ class Tools(Struct, frozen=True):
     @property
     def manual(self) -> int:
         """How many things the user must install: toolkit, compiler."""
-        return (bool(self.toolkit_steps) and not self.downloaded) + (self.no_compiler is not None)
+        by_hand = bool(self.toolkit_steps) and not self.downloaded
+        return by_hand + isinstance(self.compilers, Rejected)
 
     @property
     def cost(self) -> int:
@@ -100,7 +85,7 @@ class Tools(Struct, frozen=True):
         return f"compiled with CUDA {self.cuda}, torch is built with CUDA {self.torch.cuda}"
 
 
-def tools_with(
+def _with_compiler(
     context: Context, torch: Torch, choice: Choice[BuildToolkit], *toolkit_steps: Step
 ) -> Tools | Rejected:
     """Return a chosen toolkit with the compiler for it; a missing compiler is to be installed first."""
@@ -110,58 +95,48 @@ def tools_with(
         assert choice.problem is not None, "there is no value"
         return choice.problem
     compilers = choose_compilers(context.facts, torch, choice.value.toolkit)
-    rejected = (*choice.rejected, *compilers.rejected)
-    return Tools(torch, choice.value, compilers.value, compilers.problem, rejected, toolkit_steps)
+    usable = compilers.value or compilers.problem
+    assert usable is not None, "one of the two is there"
+    return Tools(torch, choice.value, usable, (*choice.rejected, *compilers.rejected), toolkit_steps)
 
 
 def tools_here(context: Context, torch: Torch) -> Tools | Rejected:
     """Return toolkit and compiler of this machine for a torch."""
     if torch == context.torch:
-        return tools_with(context, torch, context.toolkit)
-    return tools_with(context, torch, choose_toolkit(context.facts, torch, context.archs))
+        return _with_compiler(context, torch, context.toolkit)
+    return _with_compiler(context, torch, choose_toolkit(context.facts, torch, context.archs))
 
 
-def ptx_tools(context: Context, torch: Torch, cuda_home: str | None = None) -> Tools | Rejected:
+def ptx_tools(context: Context, torch: Torch) -> Tools | Rejected:
     """Return a toolkit here that makes PTX for the targets that it cannot name."""
-    return tools_with(context, torch, choose_ptx(context.facts, torch, context.archs, cuda_home))
+    return _with_compiler(context, torch, choose_ptx(context.facts, torch, context.archs))
 
 
 def tools_from_wheels(context: Context, torch: Torch) -> Tools | Rejected:
     """Return the toolkit that PyPI wheels make for a torch."""
-    facts, numbers = context.facts, release(torch.cuda)
-    minor = f"{numbers[0]}.{numbers[1]}"
-    # the wheels exist for Windows too; what their layout lacks there for nvcc nobody has looked at
-    if facts.machine.system != "linux":
-        return not_applicable(f"a toolkit from PyPI wheels was never tried on {facts.machine.system}")
-    offer = provision(numbers[0])
-    if offer is None:
-        return not_applicable(f"whether PyPI has a compiler of CUDA {numbers[0]} is not known")
-    libc = facts.machine.libc.value or ""
-    if libc.startswith("musl"):
-        return not_applicable(f"the toolkit's wheels need glibc, this is {libc}")
-    wheels = toolkit_recipe(torch)
-    if wheels is None:
-        return not_applicable(f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})")
-    toolkit = toolkit_to_be(minor, f"splatfix's own CUDA {minor}", OWN_TOOLKIT)
-    choice = choose_toolkit(facts, torch, context.archs, instead=toolkit)
-    download: tuple[Step, ...] = ()
-    if minor not in (facts.machine.own_toolkits.value or ()):
-        download = (ProvideToolkit(cuda=minor, unpacked_gb=wheels.unpacked_gb),)
-    return tools_with(context, torch, choice, *download)
+    machine = context.machine
+    step = own_toolkit(torch, machine.system, machine.libc.value or "")
+    if isinstance(step, Rejected):
+        return step
+    toolkit = _toolkit_to_be(step.cuda, f"splatfix's own CUDA {step.cuda}", OWN_TOOLKIT)
+    choice = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
+    if step.cuda in (machine.own_toolkits.value or ()):
+        return _with_compiler(context, torch, choice)
+    download = ProvideToolkit(cuda=step.cuda, unpacked_gb=step.unpacked_gb)
+    return _with_compiler(context, torch, choice, download)
 
 
 def tools_by_hand(context: Context, torch: Torch) -> Tools | Rejected:
     """Return the toolkit to install that fits a torch, the targets and the compilers here, of torch's major of CUDA."""
     major, minor_of_torch = release(torch.cuda)[:2]
-    interpreter = context.facts.environment.interpreter.value
-    fitting: list[tuple[int, int, Tools]] = []
+    interpreter = context.interpreter
+    fitting: list[Tools] = []
     obstacle = not_applicable(f"no CUDA {major} toolkit compiles for {names_of_archs(context.archs)}")
     # no major of CUDA has had a minor beyond 9 (10.2, 11.8, 12.9)
-    for minor in range(10):
-        cuda = (major, minor)
+    for cuda in ((major, minor) for minor in range(10)):
         if limits(cuda) is None or any(toolkit_supports(cuda, arch) is False for arch in context.archs):
             continue
-        name = f"{major}.{minor}"
+        name = f"{major}.{cuda[1]}"
         install = say(
             f"install the CUDA {name} toolkit (not the driver that comes with it) from "
             "https://developer.nvidia.com/cuda-toolkit-archive"
@@ -169,17 +144,19 @@ def tools_by_hand(context: Context, torch: Torch) -> Tools | Rejected:
         if interpreter and interpreter.kind == "conda":
             text = f"install the CUDA {name} toolkit into the conda environment, without root"
             install = conda_toolkit(interpreter.prefix, name, text)
-        toolkit = toolkit_to_be(name, f"CUDA {name}")
+        toolkit = _toolkit_to_be(name, f"CUDA {name}")
         choice = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
-        tools = tools_with(context, torch, choice, install)
+        tools = _with_compiler(context, torch, choice, install)
         if isinstance(tools, Rejected):
             obstacle = tools
         else:
-            # of those that ask as much the one nearest to torch's: what the two share in one process is then most alike
-            fitting.append((tools.manual, abs(minor - minor_of_torch), tools))
-    if not fitting:
-        return obstacle
-    return min(fitting, key=lambda item: item[:2])[2]
+            fitting.append(tools)
+    # of those that ask as much the one nearest to torch's: what the two share in one process is then most alike
+    return min(
+        fitting,
+        key=lambda tools: (tools.manual, abs(tools.chosen.version[1] - minor_of_torch)),
+        default=obstacle,
+    )
 
 
 def tools_for(context: Context, torch: Torch) -> Tools | None:
@@ -198,63 +175,69 @@ def tools_for_request(request: Request, context: Context) -> Tools | Rejected:
         return torch
     if context.no_target:
         return context.no_target
-    targets = context.archs
+    facts, machine = context.facts, context.machine
     choice = context.toolkit
+    download: tuple[Step, ...] = ()
     if request.cuda_home or request.force_cuda_mismatch:
         any_major = request.force_cuda_mismatch
-        choice = choose_toolkit(context.facts, torch, targets, request.cuda_home, any_major=any_major)
-    if request.ptx and isinstance(choice.problem, (NoToolkit, UnknownArch)):
-        tools = ptx_tools(context, torch, request.cuda_home)
-    elif isinstance(choice.problem, NoToolkit) and not request.cuda_home:
-        tools = _own_toolkit(request, context, torch, choice.problem, choice.rejected)
-    else:
-        tools = tools_with(context, torch, choice)
-    if isinstance(tools, Tools) and tools.no_compiler:
-        return tools.no_compiler
+        choice = choose_toolkit(facts, torch, context.archs, request.cuda_home, any_major=any_major)
+    problem = choice.problem
+    if request.ptx and isinstance(problem, (NoToolkit, UnknownArch)):
+        choice = choose_ptx(facts, torch, context.archs, request.cuda_home)
+    elif isinstance(problem, NoToolkit) and not request.cuda_home:
+        step = own_toolkit(torch, machine.system, machine.libc.value or "")
+        if isinstance(step, Rejected):
+            if not request.provide_toolkit:
+                return problem
+            why = say(f"--provide-toolkit cannot help: {step.what}.")
+            return replace(problem, todo=(why, *problem.todo))
+        if step.cuda not in (machine.own_toolkits.value or ()):
+            if not request.provide_toolkit:
+                text = f"Or let splatfix download one ({step.unpacked_gb:.1f} GB) into its own cache"
+                again = request.command(*request.sources, more=("--provide-toolkit",), text=text)
+                return replace(problem, todo=(*problem.todo, again))
+            download = (step,)
+        toolkit = _toolkit_to_be(step.cuda, step.root, OWN_TOOLKIT, f"{step.root}/bin/nvcc")
+        own = choose_toolkit(facts, torch, context.archs, instead=toolkit)
+        choice = Choice(own.value, choice.rejected, own.problem)
+    tools = _with_compiler(context, torch, choice, *download)
+    if isinstance(tools, Tools) and isinstance(tools.compilers, Rejected):
+        return tools.compilers
     return tools
 
 
-def _own_toolkit(
-    request: Request, context: Context, torch: Torch, none_here: NoToolkit, rejected: tuple[Considered, ...]
-) -> Tools | Rejected:
-    """Return splatfix's own toolkit where none of the machine's fits: the one in its cache, or one to be downloaded."""
-    ours = provided_toolkit(torch, context.machine.system)
-    if ours is None:
-        if not request.provide_toolkit:
-            return none_here
-        system, major = context.machine.system, release(torch.cuda)[0]
-        why = f"--provide-toolkit has no toolkit of CUDA {torch.cuda} for {system}."
-        offer = provision(major)
-        if system == "linux" and offer is not None:
-            why = f"--provide-toolkit cannot help: PyPI has no compiler of CUDA {major} ({offer.holds})."
-        return replace(none_here, todo=(say(why), *none_here.todo))
-    toolkit, step, is_there = ours
-    if not (is_there or request.provide_toolkit):
-        text = f"Or let splatfix download one ({step.unpacked_gb:.1f} GB) into its own cache"
-        download = request.command(*request.sources, more=("--provide-toolkit",), text=text)
-        return replace(none_here, todo=(*none_here.todo, download))
-    chosen = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
-    choice = Choice(chosen.value, rejected, chosen.problem)
-    if is_there:
-        return tools_with(context, torch, choice)
-    return tools_with(context, torch, choice, step)
+def own_toolkit(torch: Torch, system: str, libc: str = "") -> ProvideToolkit | Rejected:
+    """Return what unpacks the toolkit for this torch from PyPI wheels into splatfix's own cache."""
+    numbers = release(torch.cuda)
+    # the wheels exist for Windows too; what their layout lacks there for nvcc nobody has looked at
+    if system != "linux":
+        return not_applicable(f"a toolkit from PyPI wheels was never tried on {system}")
+    offer = provision(numbers[0])
+    if offer is None:
+        return not_applicable(f"whether PyPI has a compiler of CUDA {numbers[0]} is not known")
+    if libc.startswith("musl"):
+        return not_applicable(f"the toolkit's wheels need glibc, this is {libc}")
+    # in the very version that this torch depends on where that is known
+    cuda, exact = f"{numbers[0]}.{numbers[1]}", cuda_of_torch(torch.version) or ""
+    wheels = recipe(cuda)
+    if exact.startswith(f"{cuda}."):
+        wheels = recipe(exact)
+    if wheels is None:
+        return not_applicable(f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})")
+    folder = toolkit_folder(cuda, user_cache())
+    return ProvideToolkit(
+        cuda=cuda,
+        unpacked_gb=wheels.unpacked_gb,
+        folder=str(folder),
+        root=str(folder / wheels.cuda_home),
+        requirements=(wheels.requirement, *(f"{name}=={cuda}.*" for name in KEPT_IN_STEP)),
+        # what the wheels' layout lacks beside an installer's
+        links=tuple((fix.path, fix.links_to) for fix in wheels.fixes if fix.path),
+        reasons=(Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
+    )
 
 
-# The toolkit that splatfix itself can unpack from PyPI wheels
-
-
-def toolkit_recipe(torch: Torch) -> WheelToolkit | None:
-    """Return the toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
-    minor = ".".join((torch.cuda or "").split(".")[:2])
-    if not minor:
-        return None
-    exact = cuda_of_torch(torch.version) or ""
-    if exact.startswith(f"{minor}."):
-        return recipe(exact)
-    return recipe(minor)
-
-
-def toolkit_to_be(
+def _toolkit_to_be(
     cuda: str, root: str, found_via: tuple[str, ...] = (), nvcc: str | None = "nvcc"
 ) -> Toolkit:
     """Build a toolkit (``13.0``) that is not there yet; which compilers it will accept, the tables say."""
@@ -263,28 +246,3 @@ def toolkit_to_be(
     if bounds is None:
         return toolkit
     return replace(toolkit, gcc_max=bounds.gcc_max_major, clang_max=bounds.clang_max_major)
-
-
-def provided_toolkit(torch: Torch, system: str) -> tuple[Toolkit, ProvideToolkit, bool] | None:
-    """Return the toolkit for this torch from PyPI wheels, what unpacks it, and whether it lies in the cache, whole.
-
-    None where there are none (CUDA 12 and older, macOS, Windows).
-    """
-    wheels = toolkit_recipe(torch)
-    if system != "linux" or torch.cuda is None or wheels is None:
-        return None
-    minor = ".".join(torch.cuda.split(".")[:2])
-    folder = toolkit_folder(minor, user_cache())
-    root = folder / wheels.cuda_home
-    step = ProvideToolkit(
-        cuda=minor,
-        unpacked_gb=wheels.unpacked_gb,
-        folder=str(folder),
-        root=str(root),
-        requirements=(wheels.requirement, *(f"{name}=={minor}.*" for name in KEPT_IN_STEP)),
-        # what the wheels' layout lacks beside an installer's
-        links=tuple((fix.path, fix.links_to) for fix in wheels.fixes if fix.path),
-        reasons=(Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
-    )
-    toolkit = toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc"))
-    return toolkit, step, is_file(folder / TOOLKIT_MARKER)

@@ -132,9 +132,8 @@ def test_a_renderer_in_an_empty_submodule_is_missing(tried: Tried, tmp_path: Pat
     with (folder / "gaussian_renderer" / "__init__.py").open("a") as file:
         file.write("from ever.tracer import trace\n")
     code, document = tried(str(folder))
-    assert (code, document["error"]["code"]) == (1, "source-incomplete") and "ever is" in str(
-        document["error"]
-    )
+    assert (code, document["error"]["code"]) == (1, "source-incomplete")
+    assert "empty: ever." in str(document["error"])
 
 
 REACHED: dict[str, str] = data(__file__)["reached"]

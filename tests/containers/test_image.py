@@ -29,9 +29,10 @@ from splatfix.containers.image import (
     read_inside,
 )
 from splatfix.containers.lanes import ToolkitFrom
+from splatfix.core.errors import require
 from splatfix.core.toml import parse_toml
 from splatfix.model import Torch
-from splatfix.plan.tools import provided_toolkit
+from splatfix.plan.tools import own_toolkit
 from tests.conftest import ROOT
 from tests.files import put
 from tests.plan.machines import refused
@@ -149,9 +150,7 @@ def test_bundled_lanes_are_complete() -> None:
 
 def test_the_toolkit_of_a_lane_is_the_one_that_splatfix_installs() -> None:
     torch = Torch("2.11.0+cu130", "13.0", None, "")
-    provided = provided_toolkit(torch, "linux")
-    assert provided is not None
-    _, ours, _ = provided
+    ours = require(own_toolkit(torch, "linux"))
     for lane in load_lanes().values():
         if lane.toolkit is ToolkitFrom.PYPI:
             assert lane.downloads == ours.requirements

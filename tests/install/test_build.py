@@ -28,7 +28,7 @@ from splatfix.install.build import compiler_cache
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.wheel_cache import identity_of
 from splatfix.install.wheels import MANIFEST, write_wheel
-from splatfix.plan import BuildWheel, InstallStep
+from splatfix.model.steps import BuildWheel, InstallStep
 from tests.archs import archs, request_for
 from tests.files import put
 from tests.plan.machines import machine, make_plan, refused

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from splatfix.install.build import described
-from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
+from splatfix.model.steps import BuildWheel, CheckImport, VerifyWheel
 from splatfix.report.progress import install_progress
 from tests.archs import archs
 

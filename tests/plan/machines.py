@@ -259,7 +259,7 @@ def sources_in(
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """The sources that these folders stand for, and the notes; a problem is raised."""
     read = require(read_sources(named, facts))
-    return read.sources, read.notes
+    return tuple(read.built_from.values()), read.notes
 
 
 StepKind = TypeVar("StepKind", bound=Step)

@@ -158,7 +158,7 @@ def test_a_submodule_that_a_package_imports_is_fetched_before_its_build(tmp_path
     assert failed == ["cuda-home-wrong", "submodules-missing"]
     sources = summarise((str(tmp_path),), context, named=("HERE",))
     advice = advised_options(findings, context, sources=sources).advice
-    assert advice and advice.option and "external/scan is missing" in advice.option.steps[0].text
+    assert advice and advice.option and "missing or empty: external/scan" in advice.option.steps[0].text
     assert advice.also_needed == () and advice.mended == ("cuda-home-wrong",)
 
 

@@ -12,8 +12,9 @@ from splatfix.facts.checkout import read_source
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Source
 from splatfix.plan import summarise
-from splatfix.plan.build_environment import Jobs, compiler_cache, share_jobs, shares
 from splatfix.plan.tools import OWN_TOOLKIT
+from splatfix.plan.wheel_build import Jobs, compiler_cache, share_jobs
+from tests.tables import data
 
 from .machines import CUDA_13, NEW_DRIVER, RTX_5080, TORCH, changed, cuda_source, machine, refused
 from .test_install_plan import build_of, plan
@@ -28,42 +29,16 @@ def chosen(
     return choose_archs(read_source(cuda_source(folder, flags=flags, before=before)), WANTED, torch)
 
 
+TABLES = data(__file__)
 BLANKED = 'os.environ["TORCH_CUDA_ARCH_LIST"] = ""\n'
-AS_TCNN = """
-if "TCNN_CUDA_ARCHITECTURES" in os.environ and os.environ["TCNN_CUDA_ARCHITECTURES"]:
-    archs = [int(x) for x in os.environ["TCNN_CUDA_ARCHITECTURES"].replace(";", ",").split(",")]
-flags = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
-"""
-FILLS = 'os.environ["TORCH_CUDA_ARCH_LIST"] = os.environ.get("MY_CUDA_ARCHS", "8.0;8.6")\n'
-ONLY_PRINTS = 'print(os.environ.get("CUDA_ARCHITECTURES"))\n'
-IF_UNSET = 'if "TORCH_CUDA_ARCH_LIST" not in os.environ: os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5"\n'
-BY_TORCH = {"TORCH_CUDA_ARCH_LIST": "12.0;9.0a"}
 
 
-@pytest.mark.parametrize(
-    ("flags", "before", "decider", "variables"),
-    [
-        ('"-O3", "-I" + os.path.join(here, "third_party/glm/")', "", Decider.TORCH, BY_TORCH),
-        ("", ONLY_PRINTS, Decider.TORCH, BY_TORCH),  # nvcc is handed no architecture, so torch adds its own
-        ("", IF_UNSET, Decider.TORCH, BY_TORCH),
-        *(
-            ('f"-arch=sm_{n}"', f'n = os.environ.get("{name}", "75")\n', Decider.OWN_VARIABLE, {name: "120;90a"})
-            for name in ("CUDA_ARCHITECTURES", "TCNN_CUDA_ARCHITECTURES", "CUDA_ARCH_LIST")
-        ),
-        # as tiny-cuda-nn: the variable that counts is set, in the form that it takes apart
-        ("*flags", AS_TCNN + BLANKED, Decider.OWN_VARIABLE, {"TCNN_CUDA_ARCHITECTURES": "120,90"}),
-        ("", FILLS, Decider.OWN_VARIABLE, {"MY_CUDA_ARCHS": "12.0;9.0a"}),
-        ("", BLANKED, Decider.COMPUTED, {}),
-        # torch adds nothing to a stray flag with "arch" in it, and no variable changes that
-        ('"-Xcompiler", "-march=native"', "", Decider.COMPUTED, {}),
-        ('"-gencode=arch=compute_120,code=sm_120", "-gencode=arch=compute_90a,code=sm_90a"', "", Decider.FIXED, {}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("flags", "before", "decider", "variables"), TABLES["who_decides"])
 def test_who_decides_on_architectures(
-    tmp_path: Path, flags: str, before: str, decider: Decider, variables: dict[str, str]
+    tmp_path: Path, flags: str, before: str, decider: str, variables: dict[str, str]
 ) -> None:
     choice = require(chosen(tmp_path, flags, before))
-    assert (choice.decider, choice.variables) == (decider, variables)
+    assert (choice.decider.value, choice.variables) == (decider, variables)
 
 
 def test_torchs_list_is_blanked_and_nothing_read(tmp_path: Path) -> None:
@@ -81,13 +56,7 @@ def test_cmake_is_told_in_its_own_variable(tmp_path: Path) -> None:
     assert found.variables == {"MY_CUDA_ARCH": "120;90a"}
 
 
-SWITCHED = """
-import torch
-from torch.utils.cpp_extension import CppExtension
-kind = CppExtension
-if torch.cuda.is_available() or os.getenv("FORCE_CUDA", "0") == "1" and os.getenv("MY_NO_CUDA") is None:
-    kind = CUDAExtension
-"""
+SWITCHED: str = TABLES["switched"]
 
 
 def test_what_makes_it_compile_cuda_code_is_set(tmp_path: Path) -> None:
@@ -113,11 +82,7 @@ def test_a_version_from_git_is_told(tmp_path: Path) -> None:
     assert build_of(plan(folder, facts)).variables["SETUPTOOLS_SCM_PRETEND_VERSION"] == "0+g012345678"
 
 
-NO_SWITCH = """
-import torch
-from torch.utils.cpp_extension import CppExtension, CUDAExtension
-kind = CUDAExtension if torch.cuda.is_available() else CppExtension
-"""
+NO_SWITCH: str = TABLES["no_switch"]
 
 
 def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> None:
@@ -138,13 +103,7 @@ def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> Non
     assert build_of(plan(cuda_source(tmp_path / "e", before=told))).edits
 
 
-@pytest.mark.parametrize(
-    ("flags", "before", "words"),
-    [
-        ('"-gencode=arch=compute_70,code=sm_70", "-gencode=arch=compute_120,code=sm_120"', "", "sm_70, sm_120 and nothing else"),
-        ("", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.6+PTX"\n', "sm_75, sm_86 and nothing else"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("flags", "before", "words"), TABLES["numbers_written"])
 def test_numbers_written_in_setup_py(tmp_path: Path, flags: str, before: str, words: str) -> None:
     refusal = refused(chosen(tmp_path, flags, before))
     assert refusal.code == "arch-fixed-in-source"
@@ -207,24 +166,8 @@ def test_cmake_has_launchers_of_its_own() -> None:
 
 def test_without_one_and_on_windows_nothing_changes(tmp_path: Path) -> None:
     source = read_source(cuda_source(tmp_path))
-    assert compiler_cache(with_tools(ninja="1.11"), CUDA_13, source) == ({}, ())
-    assert compiler_cache(with_tools("windows", ccache="4.7.5"), CUDA_13, source) == ({}, ())
-
-
-@pytest.mark.parametrize(
-    ("total", "files", "parts"),
-    [
-        (16, (5, 3, 2), [5, 3, 2]),  # every one has all that it can use
-        (8, (5, 3, 2), [4, 2, 2]),
-        (2, (5, 3, 2), [1, 1, 1]),  # the third waits for one of the others
-        (2, (4, 1), [2, 1]),  # beside a long one a short one would only take from it
-        (1, (5, 5), [1, 1]),
-        (4, (1, 1, 1), [1, 1, 1]),
-        (6, (6,), [6]),
-    ],
-)
-def test_shares(total: int, files: tuple[int, ...], parts: list[int]) -> None:
-    assert shares(total, files) == parts
+    assert compiler_cache(with_tools(ninja="1.11"), CUDA_13, source) == ({}, [])
+    assert compiler_cache(with_tools("windows", ccache="4.7.5"), CUDA_13, source) == ({}, [])
 
 
 def source(name: str, files: int) -> Source:
@@ -234,23 +177,26 @@ def source(name: str, files: int) -> Source:
 
 
 COMPUTED = replace(source("computed", 0), uses_torch_builder=True)
-EIGHT = Jobs(8, "8 cores")
+BIG, MIDDLE, SMALL, ONE = (source(f"of{count}", count) for count in (5, 3, 2, 1))
 
 
 @pytest.mark.parametrize(
-    ("sources", "counts"),
+    ("total", "sources", "counts"),
     [
-        ((source("big", 6), source("small", 2)), [6, 2]),
-        ((source("alone", 1),), [8]),
+        (16, (BIG, MIDDLE, SMALL), [5, 3, 2]),  # every one has all that it can use
+        (8, (BIG, MIDDLE, SMALL), [4, 2, 2]),
+        (2, (BIG, MIDDLE, SMALL), [1, 1, 1]),  # the third waits for one of the others
+        (2, (BIG, ONE), [2, 1]),  # beside a long one a short one would only take from it
+        (4, (ONE, ONE, ONE), [1, 1, 1]),
+        (8, (ONE,), [8]),
         # pointnet2 beside pointnet2_ops: what compiles nothing takes no share
-        ((source("ext", 6), Source("/x", ("setup.py",), "pure")), [8, 1]),
+        (8, (BIG, Source("/x", ("setup.py",), "pure")), [8, 1]),
         # a computed list of files may be long
-        ((COMPUTED, source("b", 2)), [6, 2]),
+        (8, (COMPUTED, SMALL), [6, 2]),
     ],
 )
-def test_builds_share(sources: tuple[Source, ...], counts: list[int]) -> None:
-    jobs = share_jobs(EIGHT, sources)
+def test_builds_share(total: int, sources: tuple[Source, ...], counts: list[int]) -> None:
+    jobs = share_jobs(Jobs(total, "cores"), sources)
     assert [item.count for item in jobs] == counts
-    if len(sources) > 1 and counts[0] < 8:
-        assert jobs[0].variables == {"MAX_JOBS": str(counts[0])}
-        assert jobs[0].why == "its share of 8 (8 cores)"
+    if total == 8 and counts[0] < 8:
+        assert jobs[0].why == "its share of 8 (cores)"

@@ -13,6 +13,7 @@ from splatfix.install.downloads import FETCHABLE
 from splatfix.plan.checkout import expected_extensions, install_name
 from splatfix.plan.dropins import choose_dropins
 from tests.files import put
+from tests.tables import data
 
 from .machines import cuda_source, refused, sources_in, with_submodules
 from .test_recipes import checkout_of
@@ -25,56 +26,34 @@ def taming(folder: Path) -> Path:
     return folder
 
 
-NETS = "from setuptools import setup\nsetup(name='nets', packages=['nets'])\n"
-SCAN = {"nets/__init__.py": "from scan import scan_cuda\n"}
-LIDAR = "[project]\nname = 'LiDAR'\n"
-LINTER = {"pyproject.toml": "[tool.ruff]\nline-length = 100\n", "lib/a.py": "", "configs/a.yaml": ""}
+TABLES = data(__file__)
 
 
-@pytest.mark.parametrize(
-    ("files", "extensions", "built_in_order", "said"),
-    [
-        # before a package all extensions below it, where it compiles nothing itself
-        ({"setup.py": NETS, "nets/__init__.py": ""}, {"nets_ops_lib": "nets_ops"}, ["nets_ops", "nets"], "nets_ops_lib"),
-        # FRNN, which compiles code of its own, imports prefix_sum, which has to be built from a folder below it
-        (SCAN, {".": "nets", "external/scan": "scan", "bench/rival": "rival"}, ["scan", "nets"], "external/scan"),
-        # so does HI-SLAM2's demo.py, which starts beside a setup.py of its own
-        (SCAN | {"train.py": "import rival\n"}, {".": "nets", "external/scan": "scan", "bench/rival": "rival"},
-         ["rival", "scan", "nets"], "external/scan"),
-        # settings of a linter or a name alone are no package
-        (LINTER, {"submodules/nets": "nets_ops"}, ["nets_ops"], ""),
-        (LINTER | {"pyproject.toml": LIDAR}, {"submodules/nets": "nets_ops"}, ["nets_ops"], ""),
-        (LINTER | {"pyproject.toml": LIDAR, "src/lidar/__init__.py": ""}, {"submodules/nets": "nets_ops"},
-         ["nets_ops", "LiDAR"], ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("files", "extensions", "built_in_order", "said"), TABLES["below_a_package"])
 def test_extensions_below_a_package_that_needs_them_are_built_first(
-    tmp_path: Path, files: dict[str, str], extensions: dict[str, str], built_in_order: list[str], said: str
+    tmp_path: Path,
+    files: dict[str, str],
+    extensions: dict[str, str],
+    built_in_order: tuple[str, ...],
+    said: str,
 ) -> None:
     for path, name in extensions.items():
         cuda_source(tmp_path / path, name)
     sources, notes = sources_in([str(put(tmp_path, {".git/HEAD": "", **files}))])
-    assert [source.name for source in sources] == built_in_order
+    assert tuple(source.name for source in sources) == built_in_order
     assert not said or said in notes[0]
 
 
-TWICE = "if __name__ == '__main__':\n    setup(name='poses')\n"
-EITHER = "if __import__('os').name == 'nt':\n    setup(name='a')\nelse:\n    setup(name='b')\n"
-
-
-@pytest.mark.parametrize(("more", "several"), [(TWICE, True), ("try:\n    setup()\nfinally:\n    pass\n", True),
-    ("", False), (EITHER, True), (EITHER.replace("else", "elif 0"), False)])  # fmt: skip
+@pytest.mark.parametrize(("more", "several"), TABLES["several_setups"])
 def test_a_setup_py_of_several_packages_is_refused(tmp_path: Path, more: str, several: bool) -> None:
     """HI-SLAM2: pip ended in "More than one .egg-info directory found"."""
     script = cuda_source(put(tmp_path, {".git/HEAD": ""}), "slam") / "setup.py"
     script.write_text(script.read_text() + more)
-    cuda_source(tmp_path / "thirdparty" / "knn", "knn")
     if not several:
         assert [source.name for source in sources_in([str(tmp_path)])[0]] == ["slam"]
         return
     caught = refused(sources_in, [str(tmp_path)])
     assert caught.code == "several-setups" and "slam, " in caught.what
-    assert f"splatfix install {tmp_path}/thirdparty/knn" in [step.line() for step in caught.todo]
 
 
 def test_packages_of_one_setup_py_are_told_apart_by_name(tmp_path: Path) -> None:
@@ -105,12 +84,12 @@ def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
     folder = with_submodules(taming(tmp_path), "SIBR_viewers", "submodules/fused-ssim")
     caught = refused(sources_in, [str(folder)])
     assert caught.code == "source-incomplete"
-    assert "submodules/fused-ssim is missing" in caught.what and "SIBR" not in caught.what
+    assert "missing or empty: submodules/fused-ssim." in caught.what and "SIBR" not in caught.what
     cuda_source(folder / "submodules" / "fused-ssim", "fused_ssim")
     assert len(sources_in([str(folder)])[0]) == 3
     # ever_training imports its renderer from a submodule of another place and name
     put(with_submodules(folder, "SIBR_viewers", "ever"), {"train.py": "from ever.tracer import trace\n"})
-    assert "ever is missing" in refused(sources_in, [str(folder)]).what
+    assert "empty: ever." in refused(sources_in, [str(folder)]).what
 
 
 ABOVE = """from setuptools import setup
@@ -141,16 +120,7 @@ def test_a_submodule_above_an_extension(tmp_path: Path, inside: bool) -> None:
     assert not any("again" in line for line in said)
 
 
-@pytest.mark.parametrize(
-    ("path", "module"),
-    [
-        ("submodules/depth-diff-gaussian-rasterization", "diff_gaussian_rasterization"),
-        ("submodules/langsplat-rasterization", "diff_gaussian_rasterization"),
-        ("submodules/compress-diff-gaussian-rasterization", "diff_gaussian_rasterization"),
-        ("submodules/simple-knn", "simple_knn"),
-        ("submodules/segment-anything", ""),
-    ],
-)
+@pytest.mark.parametrize(("path", "module"), TABLES["empty_submodules"])
 def test_an_empty_submodule_is_planned_by_its_module(tmp_path: Path, path: str, module: str) -> None:
     """4DGaussians, LangSplat, LightGaussian: the rasterizer was missing in the plan."""
     train = "import simple_knn\nfrom diff_gaussian_rasterization import GaussianRasterizer\n"
@@ -184,17 +154,7 @@ def test_a_folder_of_checkouts_is_none_and_they_are_named(
     assert "splatfix install ./clones/simple-knn --backend pure" in [step.line() for step in caught.todo]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("gsplat", "splatfix install gsplat==1.5.3 --target ARCH"),
-        ("gsplat", "splatfix install gsplat --backend nvrtc"),
-        ("gsplat>=1.4", "splatfix install gsplat==1.5.3 --target ARCH"),
-        ("git+https://github.com/a/b.git@v1", "git clone --recursive https://github.com/a/b.git"),
-        ("https://github.com/a/b", "splatfix install b --target ARCH"),
-        ("git@github.com:a/b.git", "git clone --recursive git@github.com:a/b.git"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), TABLES["no_folders"])
 def test_what_is_no_folder_is_answered_with_what_to_do(text: str, said: str) -> None:
     assert said in " | ".join(step.line() for step in misuse(text).todo)
 
@@ -248,18 +208,7 @@ def test_photos_are_no_checkout(tmp_path: Path) -> None:
     assert misuse(tmp_path).code == "not-an-extension"
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (
-            'import torch.utils.cpp_extension\ntorch.utils.cpp_extension.load(name="x_plugin", sources=["x.cu"])\n',
-            ":2 (x_plugin)",
-        ),
-        ('from torch.utils.cpp_extension import load\nload("x_plugin", ["x.cu"])\n', ":2 (x_plugin)"),
-        ('import charonload\ncharonload.module_config["x"] = charonload.Config("_C")\n', "CMake 3.27"),
-        ("\ntorch.utils.cpp_extension.load('x', []), charonload.Config('_C')\n", "CMake 3.27"),
-    ],
-)
+@pytest.mark.parametrize(("code", "said"), TABLES["at_first_use"])
 def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str, said: str) -> None:
     """nvdiffrec was told that it holds no extension, as if something were missing."""
     other = "import json\njson.load(x)  # no cpp_extension\n"
@@ -312,6 +261,6 @@ def test_an_empty_submodule_is_no_folder_of_something_else(tmp_path: Path) -> No
     with_submodules(tmp_path, "submodules/simple-knn")
     found = refused(sources_in, [str(tmp_path / "submodules" / "simple-knn")])
     assert found.code == "source-incomplete"
-    assert "submodules/simple-knn is missing or empty" in found.what
+    assert "missing or empty: submodules/simple-knn" in found.what
     commands = [step.command.argv for step in found.todo if step.command]
     assert commands[0][:2] == ("git", "clone") and commands[-1][-1] == "--fetch-submodules"

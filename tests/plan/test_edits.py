@@ -13,31 +13,26 @@ from splatfix.core.toml import parse_toml
 from splatfix.facts.checkout import read_source, source_texts
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
 from splatfix.model import Source
-from splatfix.plan.edits import (
-    BuildConditions,
-    Cures,
-    PlannedEdit,
-    apply,
-    edited,
-    needed_cures,
-)
+from splatfix.plan.edits import Cures, PlannedEdit, apply, edited, needed_cures
 from tests.files import put
+from tests.tables import data
 
 from .machines import cuda_source, refused
 
-
-def on(
-    cuda: tuple[int, ...], torch: tuple[int, ...] = (2, 11), system: str = "linux", **more: tuple[int, ...]
-) -> BuildConditions:
-    return BuildConditions({"cuda": cuda, "torch": torch, **more}, system)
+Versions = dict[str, tuple[int, ...]]
 
 
-def cures_of(source: Source, conditions: BuildConditions) -> Cures:
-    return require(needed_cures(source, dict(source_texts(Path(source.folder))), conditions))
+def on(cuda: tuple[int, ...], torch: tuple[int, ...] = (2, 11), **more: tuple[int, ...]) -> Versions:
+    return {"cuda": cuda, "torch": torch, **more}
+
+
+def cures_of(source: Source, versions: Versions, system: str = "linux") -> Cures:
+    return require(needed_cures(source, dict(source_texts(Path(source.folder))), versions, system))
 
 
 LINUX_13 = on((13, 0))
 
+TABLES = data(__file__)
 SAMPLES: dict[str, dict[str, str]] = parse_toml((Path(__file__).parent / "edits.toml").read_text())
 HEADER, FORWARD = SAMPLES["cstdint"]["before"], SAMPLES["cub-functors"]["before"]
 
@@ -65,21 +60,7 @@ def test_old_standards_in_every_spelling(key: str) -> None:
         assert concerns(breakage(key), "setup.py", f'flags = ["{flag}"]'), flag
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        '"-gencode=arch=compute_70,code=sm_70"',
-        '"-gencode", "arch=compute_70,code=[sm_70,compute_70]"',
-        "'--generate-code=arch=compute_70,code=sm_70'",
-        '"--generate-code", "arch=compute_90a,code=sm_90a"',
-        '"-arch", "sm_86"',
-        '"-arch=native"',
-        '"-arch", "all-major"',
-        '"--gpu-architecture=sm_86"',
-        '"--gpu-architecture=compute_86", "--gpu-code=sm_86"',
-        '"-arch=compute_86", "-code", "sm_86,compute_86"',
-    ],
-)
+@pytest.mark.parametrize("flags", TABLES["forms_of_arch"])
 def test_every_form_of_an_arch_is_left_to_torch(flags: str) -> None:
     """As nvcc --help names the options; what is left may not hold the word that switches torch's own choice off."""
     item = breakage("fixed-architectures")
@@ -92,18 +73,7 @@ def test_every_form_of_an_arch_is_left_to_torch(flags: str) -> None:
     assert apply(item, left) == left
 
 
-@pytest.mark.parametrize(
-    ("rule", "name", "text"),
-    [
-        ("fixed-architectures", "setup.py", 'nvcc = ["-O3", "-march=native"]'),
-        ("fixed-architectures", "setup.py", 'nvcc = ["--maxrregcount=64"]'),
-        ("fixed-architectures", "setup.py", 'all = "-arch"'),
-        ("cmake-architectures", "CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 75 86)"),
-        ("cmake-architectures", "CMakeLists.txt", 'CUDA_ARCHITECTURES "120;100-real"'),
-        ("cmake-architectures", "CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES native)"),
-        ("cmake-architectures", "CMakeLists.txt", "set(OTHER 70 75)"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "name", "text"), TABLES["left_alone"])
 def test_what_names_no_dropped_architecture_is_left_alone(rule: str, name: str, text: str) -> None:
     assert not concerns(breakage(rule), name, text)
     assert apply(breakage(rule), text) == text
@@ -130,8 +100,8 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     files = {"forward.cu": FORWARD, "state.h": HEADER, "third_party/glm/x.h": "uint32_t x;"}
     source = read_source(put(cuda_source(tmp_path), files))
 
-    def needed(conditions: BuildConditions) -> dict[str, tuple[str, ...]]:
-        return {edit.rule: edit.files for edit in cures_of(source, conditions).edits}
+    def needed(versions: Versions, system: str = "linux") -> dict[str, tuple[str, ...]]:
+        return {edit.rule: edit.files for edit in cures_of(source, versions, system).edits}
 
     assert needed(LINUX_13) == {
         "cstdint": ("state.h",),
@@ -139,26 +109,13 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
         "gnu-unique": ("setup.py",),
     }
     assert set(needed(on((12, 8)))) == {"cstdint", "gnu-unique"}
-    assert set(needed(on((13, 0), system="windows"))) == {
-        "cstdint",
-        "cub-functors",
-        "windows-small-char",
-    }
+    assert set(needed(LINUX_13, "windows")) == {"cstdint", "cub-functors", "windows-small-char"}
     edits = cures_of(source, LINUX_13).edits
     assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
     assert "<cstdint>" in edited("state.h", HEADER, edits) and edited("other.h", HEADER, edits) == HEADER
 
 
-@pytest.mark.parametrize(
-    ("rule", "text", "cuda", "gcc", "named"),
-    [
-        ("cstdint", HEADER, (12, 8), (12, 2), False),
-        ("cstdint", HEADER, (12, 8), (13, 2), True),
-        ("cstdint", HEADER, (12, 8), (), False),
-        ("cfloat", "float x = FLT_MAX;", (13, 0), (13, 2), False),
-        ("cfloat", "float x = FLT_MAX;", (12, 6), (13, 2), True),
-    ],
-)
+@pytest.mark.parametrize(("rule", "text", "cuda", "gcc", "named"), TABLES["reasons"])
 def test_a_reason_names_no_other_version(
     tmp_path: Path, rule: str, text: str, cuda: tuple[int, ...], gcc: tuple[int, ...], named: bool
 ) -> None:
@@ -194,25 +151,7 @@ def test_a_header_and_what_includes_it_may_both_be_cured(name: str) -> None:
     assert lines[1] == f"#define {lines[0].split()[1]}"
 
 
-OLD_CCCL = """\
-#include <cub/cub.cuh>
-#include <thrust/device_vector.h>
-#include <thrust/transform.h>
-struct Twice : public thrust::unary_function<float, float> {
-  __host__ __device__ float operator()(const float &x) const { return 2 * x; }
-};
-struct Add : public thrust::binary_function<float, float, Twice::result_type> { cub::Equality same; };
-void run(float *in, float *out, void *temp, size_t bytes, int n) {
-  cub::CountingInputIterator<int> count(0);
-  cub::ConstantInputIterator<float, int> one(1.0f);
-  cub::TransformInputIterator<float, Twice, float *> twice(in, Twice());
-  cub::DiscardOutputIterator<> nothing;
-  cub::DeviceReduce::Reduce(temp, bytes, twice, out, n, cub::Max(), 0.0f);
-  cub::DeviceScan::ExclusiveScan(temp, bytes, one, out, cub::Difference(), 0.0f, n);
-  cub::DeviceRunLengthEncode::Encode(temp, bytes, count, nothing, nothing, (int *)out, n);
-  thrust::transform(thrust::device, in, in + n, out, thrust::identity<float>());
-}
-"""
+OLD_CCCL: str = TABLES["old_cccl"]
 
 
 @pytest.mark.native
@@ -238,27 +177,7 @@ def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-KERNEL = """\
-#include <cooperative_groups.h>
-namespace cg = cooperative_groups;
-__global__ void add(const int *ids, float *sums, float value) {
-  auto warp = cg::tiled_partition<32>(cg::this_thread_block());
-  auto same = cg::labeled_partition(warp, ids[threadIdx.x]);
-  if (same.thread_rank() == 0) atomicAdd(&sums[ids[threadIdx.x]], value * same.size());
-}
-"""
-
-
-@pytest.mark.parametrize(
-    ("arch", "text", "stops"),
-    [
-        ((6, 1), KERNEL, True),
-        ((7, 0), KERNEL, False),
-        ((), KERNEL, False),
-        ((6, 1), "// no cg::labeled_partition(warp, id) here\nint x;\n", False),
-        ((6, 1), f"#if __CUDA_ARCH__ >= 700\n{KERNEL}#endif\n", False),
-    ],
-)
+@pytest.mark.parametrize(("arch", "text", "stops"), TABLES["stopped"])
 def test_what_no_edit_cures_stops_before_anything_is_built(
     tmp_path: Path, arch: tuple[int, ...], text: str, stops: bool
 ) -> None:
@@ -272,21 +191,7 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
     assert "6.1" in caught.what and "add.cu" in caught.what and "7.0" in caught.what
 
 
-DECLARED = "template <typename T>\n__global__ void fill(T* out, T value);\n"
-GIVEN = "template <typename T>\n__global__ void fill(T* out, T value) { *out = value; }\n"
-SHARED = "template __global__ void fill<float>(float*, float);\n"
-
-
-@pytest.mark.parametrize(
-    ("header", "code", "cuda", "cured"),
-    [
-        (DECLARED, GIVEN + SHARED, (13, 0), True),
-        (DECLARED, GIVEN + SHARED, (12, 8), False),
-        (DECLARED, GIVEN, (13, 0), False),  # whatever launches it, stands in that file
-        (GIVEN, SHARED, (13, 0), False),  # each file has the template whole
-        (f"/* {DECLARED} */", GIVEN + SHARED, (13, 0), False),
-    ],
-)
+@pytest.mark.parametrize(("header", "code", "cuda", "cured"), TABLES["kernel_templates"])
 def test_kernel_templates_of_another_file(
     tmp_path: Path, header: str, code: str, cuda: tuple[int, int], cured: bool
 ) -> None:

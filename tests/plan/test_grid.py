@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
 from msgspec.structs import replace
 
+from splatfix.checks import run_checks, select
+from splatfix.context import make_context
+from splatfix.core.step import Command, commands
 from splatfix.facts import EntryKind
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.tables import parse_version
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
-from splatfix.model import Code, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
+from splatfix.model import Code, Driver, Fact, Facts, FatbinGroup, Gpu, Status, Toolkit, Torch
 from splatfix.model.steps import BuildWheel, InstallTorch, ProvideToolkit
 from splatfix.plan import OptionKind, Plan
-from splatfix.plan.to_be import as_torch
+from splatfix.plan.backends.torch import as_torch
 from tests.archs import goal
-from tests.plan.machines import CUDA_13, argv, changed, compilers, find_options, machine
-
-TORCHES = (
-    "1.13.1+cu117",
-    "2.1.2+cu118",
-    "2.5.1+cu124",
-    "2.7.1+cu126",
-    "2.8.0+cu128",
-    "2.9.1+cu126",
-    "2.11.0+cu130",
-    "cpu",
-    "none",
+from tests.machines import NAMES, facts_of
+from tests.plan.machines import (
+    CUDA_12,
+    CUDA_13,
+    INTERPRETER,
+    argv,
+    changed,
+    compilers,
+    find_options,
+    machine,
+    step_of,
 )
+
+TORCHES = ("1.13.1+cu117", "2.1.2+cu118", "2.5.1+cu124", "2.7.1+cu126", "2.8.0+cu128", "2.9.1+cu126", "2.11.0+cu130",
+           "cpu", "none")  # fmt: skip
 DRIVERS = ("470.57.02", "535.183.01", "570.86.15", "580.95.05", "999.1")
 TOOLKITS = ((), ("11.8.89",), ("12.4.131",), ("12.8.93",), ("13.0.88",), ("11.5.119", "12.6.68", "13.2.10"))
 COMPILERS = ("8.5.0", "11.4.0", "13.2.0", "15.1.0")
@@ -114,10 +120,8 @@ def check(facts: Facts, plan: Plan, targets: tuple[Arch, ...], driver: str) -> N
         native = any(cubin_runs_on(item, arch) for item in sass)
         assert native or any(ptx_runs_on(item, arch) for item in ptx), (arch_list, arch)
         if not native and arch in here and plan.kind is not OptionKind.DRIVER:
-            isa, level = (
-                drivers.ptx_isa_of_cuda((numbers[0], numbers[1])),
-                drivers.cuda_level_of_driver(driver),
-            )
+            isa = drivers.ptx_isa_of_cuda((numbers[0], numbers[1]))
+            level = drivers.cuda_level_of_driver(driver)
             assert isa is None or drivers.ptx_jit_ok(isa, level) is not False
     bounds = limits((numbers[0], numbers[1]))
     if bounds and (compiler := rebuild.variables.get("CXX")):
@@ -150,3 +154,73 @@ def test_a_third_of_the_grid(torch: str) -> None:
     for cell in GRID[::3]:
         if cell[0] == torch:
             run_cell(cell)
+
+
+# Findings and options: one and the same torch build, by one and the same command
+
+TORCH_CHECKS = select(("torch",), ())
+
+
+def advised(facts: Facts, targets: tuple[str, ...]) -> set[Command]:
+    """The commands by which failing checks of torch would install one."""
+    return {
+        command
+        for item in run_checks(make_context(facts, goal(*targets)), TORCH_CHECKS)
+        if item.status is Status.FAIL
+        for command in commands(item.remedy)
+        if any(word.startswith("torch==") for word in command.argv)
+    }
+
+
+def planned(facts: Facts, targets: tuple[str, ...]) -> Command | None:
+    """The command of the option of another torch; None where it is rejected."""
+    options = find_options(goal(*targets), facts)
+    found = (option for option in options.available if option.kind is OptionKind.OTHER_TORCH)
+    return next((step_of(option, InstallTorch).command for option in found), None)
+
+
+@pytest.mark.slow
+def test_over_the_grid_both_name_the_same_build() -> None:
+    """On machines whose torch serves nothing, or that have none."""
+    compared = 0
+    for torch, driver, toolkits, compiler, gpu, targets in GRID[::31]:
+        if torch not in ("none", "cpu", "1.13.1+cu117", "2.5.1+cu124"):
+            continue
+        facts = build_machine(torch, driver, toolkits, compiler, gpu)
+        of_checks, of_option = advised(facts, targets), planned(facts, targets)
+        if of_checks and of_option:
+            compared += 1
+            assert of_checks == {of_option}, (targets, facts.machine.driver, facts.machine.toolkits)
+    assert compared > 100
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_every_simulated_machine_too(name: str) -> None:
+    for targets in ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"), ("auto", "sm_75")):
+        of_checks, of_option = advised(facts_of(name), targets), planned(facts_of(name), targets)
+        assert not of_checks or not of_option or of_checks == {of_option}
+
+
+@pytest.mark.parametrize("toolkits", [(), (CUDA_12,)])
+def test_an_empty_environment_without_the_newest_toolkit(toolkits: tuple[object, ...]) -> None:
+    facts = machine(torch=None, toolkits=toolkits)  # type: ignore[arg-type]
+    assert advised(facts, ("sm_120",)) == {planned(facts, ("sm_120",))} != {None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "starts"),
+    [
+        ({}, ("/env/bin/python", "-m", "pip", "install")),
+        ({"kind": "uv"}, ("uv", "pip", "install", "--python", "/env/bin/python")),
+        ({"externally_managed": True}, (".venv/bin/python", "-m", "pip", "install")),
+    ],
+)
+def test_every_command_is_the_environments_own(changes: dict[str, object], starts: tuple[str, ...]) -> None:
+    interpreter = replace(INTERPRETER, **changes)  # type: ignore[arg-type]
+    facts = machine(torch=None, interpreter=interpreter, packages={})
+    command = planned(facts, ("sm_120",))
+    assert command and command.argv[: len(starts)] == starts
+    facts = changed(facts, torch_installed=Fact(True, "test"))
+    for item in run_checks(make_context(facts, goal("sm_120"))):
+        for step in item.remedy:
+            assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.line()), step.line()

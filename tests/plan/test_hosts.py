@@ -35,9 +35,8 @@ CPU = changed(BARE, torch=Fact(replace(TORCH, cuda=None), "test"))
 
 def beside(facts: Facts, version: str, file: Extension | None = None, **of_gsplat: object) -> Facts:
     gsplat = replace(Distribution("gsplat", version, SITE), **of_gsplat)  # type: ignore[arg-type]
-    facts = installing(
-        facts, Distribution("packaging", "26.4", SITE)
-    )  # gsplat imports it, and does not ask for it
+    # gsplat imports it, and does not ask for it
+    facts = installing(facts, Distribution("packaging", "26.4", SITE))
     return installing(facts, gsplat, file=file)
 
 

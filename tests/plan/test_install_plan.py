@@ -7,13 +7,18 @@ from msgspec.structs import replace
 from splatfix.checks import run_checks, select
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Rejected, SplatfixError
+from splatfix.core.resources import TOOLKIT_MARKER
+from splatfix.facts import System
+from splatfix.facts.machine.toolkits import in_cache
 from splatfix.model import Fact, Facts, Gpu, MissingHeader, ToolkitChoice
 from splatfix.model.steps import InstallDependencies
-from splatfix.plan import BuildWheel, InstallWheel, Plan, wheel_build
+from splatfix.plan import BuildWheel, InstallWheel, Plan, ProvideToolkit, wheel_build
+from splatfix.plan.tools import own_toolkit
 from tests.archs import archs, goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
+from tests.tables import data
 
 from .machines import (
     CUDA_12,
@@ -80,7 +85,7 @@ def test_apt_hides_nothing_that_it_lacks(tmp_path: Path, monkeypatch: pytest.Mon
     lost = MissingHeader("a.h", "x.cu", 1, (CUDA_13.root,))
     library = MissingHeader("b.h", "x.cu", 2, (), "libb-dev")
     for lacking, owner in (((lost, library), "CUDA 13"), ((library, lost), "this system")):
-        monkeypatch.setattr(wheel_build, "missing_headers_of", lambda *_, found=lacking: found)
+        monkeypatch.setattr(wheel_build.disk, "missing_headers_of", lambda *_, found=lacking: found)
         error = refused("headers-missing", cuda_source(tmp_path))
         said = [step.line() for step in error.todo]
         assert owner in error.what and "libb-dev" in said[0] and "Install the part" in said[1]
@@ -253,7 +258,7 @@ def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -
     # one that an empty submodule would bring is known to be missing, and the build would be taken back at its import
     with_submodules(folder, "external/house_made")
     error = refused("source-incomplete", folder, facts)
-    assert "external/house_made is missing or empty" in error.what
+    assert "missing or empty: external/house_made" in error.what
     (folder / ".gitmodules").unlink()
     (folder / "requirements.txt").write_text("numpy\nhouse-made\n")
     made = plan(folder, facts, with_dependencies=True)
@@ -382,21 +387,10 @@ def test_numbers_that_no_rule_can_edit_are_refused(tmp_path: Path) -> None:
     refused("arch-fixed-in-source", folder)
 
 
-COMPUTED = """
-known = ["-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_89,code=sm_89"]
-flags = ["-O3"]
-if torch.cuda.is_available():
-    name = "sm_%d%d" % torch.cuda.get_device_capability(0)
-    flags.append(f"-arch={name}")
-else:
-    flags.extend(known)
-"""
-
-
 @pytest.mark.parametrize("target", ["sm_120", "sm_89"])
 def test_computed_archs_are_edited_away(tmp_path: Path, target: str) -> None:
     """The shape of fused-ssim between March 2025 and CUDA_ARCHITECTURES: the builder's GPU, or a list, decides."""
-    folder = cuda_source(tmp_path, flags="*flags", before=COMPUTED)
+    folder = cuda_source(tmp_path, flags="*flags", before=data(__file__)["computed_archs"])
     (folder / "setup.py").write_text((folder / "setup.py").read_text().replace("[*flags]", "flags"))
     build = build_of(plan(folder, targets=(target,)))
     assert {edit.rule for edit in build.edits} == {"computed-architecture", "fixed-architectures"}
@@ -449,3 +443,49 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
         clone, ours = (step.command.argv for step in error.todo if step.command)
         assert clone == ("git", "clone", "--recursive", "https://x.org/glm", f"{inside}/glm")
         assert ours == ("splatfix", "install", str(tmp_path), *options, "--fetch-submodules")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPLATFIX_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_toolkit_of_ours_comes_first_and_the_build_uses_it(tmp_path: Path, cache: Path) -> None:
+    source, facts = cuda_source(tmp_path / "s"), machine(toolkits=(CUDA_12,))
+    made = plan(source, facts, provide_toolkit=True)
+    first, build = step_of(made, ProvideToolkit), made.steps[1]
+    assert made.steps[0] is first and isinstance(build, BuildWheel)
+    assert build.variables["CUDA_HOME"] == first.root == f"{cache}/toolkits/cuda-13.0/nvidia/cu13"
+    assert f"{first.root}/include/cccl" in build.variables["CPATH"]
+    assert first.requirements[0].endswith("==13.0.2"), "not what this torch itself depends on"
+    assert "nvidia-nvvm==13.0.*" in first.requirements, "a newer nvvm writes PTX that this ptxas refuses"
+    assert any("12.8" in road.what for road in made.considered)
+    # nobody downloads a gigabyte without being asked
+    error = refused("no-matching-toolkit", source, facts)
+    assert "--provide-toolkit" in error.todo[-1].line()
+    assert plan(source, machine(), provide_toolkit=True).steps[0].kind == "build-wheel"
+    # one that is there is used without asking
+    put(cache, {f"toolkits/cuda-13.0/{TOOLKIT_MARKER}": "{}"})
+    assert in_cache(System(env={"SPLATFIX_CACHE": "/nowhere"})).value == ()
+    there = in_cache(System())
+    build = plan(source, changed(facts, own_toolkits=there)).steps[0]
+    assert there.value == ("13.0",)
+    assert isinstance(build, BuildWheel) and build.variables["CUDA_HOME"].startswith(str(cache))
+
+
+def test_cuda_12_is_not_provided(tmp_path: Path) -> None:
+    old = replace(TORCH, version="2.8.0+cu128", cuda="12.8")
+    assert all(
+        isinstance(made, Rejected) for made in (own_toolkit(old, "linux"), own_toolkit(TORCH, "windows"))
+    )
+    facts = machine(torch=old, toolkits=())
+    asked, not_asked = (
+        " ".join(
+            step.line()
+            for step in problem_of(plan, cuda_source(tmp_path), facts, provide_toolkit=provide).todo
+        )
+        for provide in (True, False)
+    )
+    assert "--provide-toolkit cannot help: PyPI has no compiler of CUDA 12" in asked
+    assert "--provide-toolkit" not in not_asked

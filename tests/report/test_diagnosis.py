@@ -24,8 +24,9 @@ from splatfix.model import (
     MachineFacts,
     Status,
 )
+from splatfix.model.option import Advice, AlsoNeeded
 from splatfix.model.steps import Reason
-from splatfix.plan import Advice, AlsoNeeded, BuildWheel, OptionKind, Options, Plan
+from splatfix.plan import BuildWheel, OptionKind, Options, Plan
 from splatfix.report import diagnosis
 from splatfix.report.diagnosis_document import counts
 from splatfix.report.installation import show_plan, show_revert

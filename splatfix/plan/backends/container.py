@@ -1,16 +1,13 @@
 """A container lane: it brings its own torch, shows what this GPU does with a known stack, and changes nothing here."""
 
-from msgspec.structs import replace
-
 from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
+from splatfix.core.versions import dotted
 from splatfix.knowledge.torch_releases import build, build_runs_on
-from splatfix.model.option import LaneSummary, Limit, OptionKind, Plan
+from splatfix.model.option import LaneSummary, OptionKind, Plan
 from splatfix.model.steps import Reason, RunLane
-from splatfix.plan.case import Case, driver_objection, not_applicable
-from splatfix.plan.compose import make_option
-from splatfix.plan.to_be import cuda_of
+from splatfix.plan.case import Case, driver_objection, make_option, not_applicable, without_rungs
 
 
 def container(case: Case) -> Plan | Rejected:
@@ -31,14 +28,10 @@ def container(case: Case) -> Plan | Rejected:
         objection, unsure = _objection(case, lane)
         if not objection:
             command = Command(("splatfix", "certify", "--container", lane.name))
-            reason = Reason(
-                "torch and everything else come from the image; only the driver is this machine's"
-            )
+            reason = "torch and everything else come from the image; only the driver is this machine's"
             step = RunLane(command=command, lane=lane.name, torch=lane.torch)
-            option = make_option(case, OptionKind.CONTAINER, (step,), (reason,), unsure)
-            limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
-            proves = tuple(rung for rung in option.proves if rung is not limit.rung)
-            return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))
+            option = make_option(case, OptionKind.CONTAINER, (step,), (Reason(reason),), unsure)
+            return without_rungs(option, [RungName.REPRODUCES], "the environment itself is not changed")
         against.append(f"lane {lane.name}: {objection}")
     return not_applicable("; ".join(against) or "no lane with a GPU is defined")
 
@@ -57,7 +50,7 @@ def _objection(case: Case, lane: LaneSummary) -> tuple[str, list[str]]:
             return f"{lane.torch} has no code for {arch.sm}", []
         if runs is None:
             unsure.append(f"whether {lane.torch} runs on {arch.sm}")
-    driver = driver_objection(case, cuda_of(release))
+    driver = driver_objection(case, dotted(release.cuda))
     if driver.ok is False:
         return driver.reason, unsure
     if driver.ok is None:

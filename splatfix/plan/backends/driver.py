@@ -4,26 +4,24 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from splatfix.context import make_context
 from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted
 from splatfix.facts import EntryKind
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
-from splatfix.model import Driver
+from splatfix.model import Driver, Fact
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import Reason
 from splatfix.plan.backends.torch import torch_of_newer_driver
-from splatfix.plan.case import Case, not_applicable
-from splatfix.plan.compose import make_option
-from splatfix.plan.to_be import context_to_be
+from splatfix.plan.case import Case, make_option, not_applicable
 
 
 def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: bool) -> Plan | Rejected:
-    """Upgrade the driver; then what is possible with it.
+    """Upgrade the driver; then what is possible with it, by the first plan for native code of another case.
 
     Args:
-        first_native: the first plan for native code of another case.
         opened: some plan for native code is possible under the driver that is here.
     """
     if not case.here:
@@ -46,7 +44,9 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
     upgrade = say(f"upgrade {which} to {driver_words(version)} or newer, then reboot")
     level = drivers.cuda_level_at_least(version)
     newer = Driver(driver_words(version), dotted(level or ()) or None)
-    following = first_native(replace(case, context=context_to_be(case.context, driver=newer)))
+    facts = case.context.facts
+    facts = replace(facts, machine=replace(facts.machine, driver=Fact(newer, "as it would be")))
+    following = first_native(replace(case, context=make_context(facts, case.context.goal)))
     if following is None:
         return make_option(case, OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
     reasons = (Reason(f"{why}; then: {following.title}", source), *following.reasons)
@@ -56,8 +56,7 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
 
 
 def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | None:
-    """Return the oldest driver that would do, what asks for it, and its source, where that is newer than the one here; of several
-    the one that asks for most."""
+    """Return the oldest driver that would do, of what asks for most, why, and its source, where it is newer than the one here."""
     needs: list[tuple[tuple[int, ...], str, str]] = []
     for target in case.context.targets:
         floor = drivers.gpu_driver_floor(target.arch)
@@ -72,18 +71,13 @@ def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | Non
             needs.append((floor, text, source))
     # extensions whose only hope on a target is PTX newer than the driver compiles (error 222)
     for part in case.parts:
-        versions = []
-        for group in part.code:
-            for entry in group.entries:
-                if entry.kind is EntryKind.PTX and entry.ptx_version:
-                    versions.append(entry.ptx_version)
-        of_ptx = drivers.cuda_of_ptx_isa(max(versions)) if versions else None
-        branch = drivers.first_branch_of_cuda(of_ptx) if of_ptx else None
-        if branch is None:
-            continue
+        entries = (entry for group in part.code for entry in group.entries if entry.kind is EntryKind.PTX)
+        newest_ptx = max((entry.ptx_version for entry in entries if entry.ptx_version), default=None)
+        of_ptx = newest_ptx and drivers.cuda_of_ptx_isa(newest_ptx)
+        branch = of_ptx and drivers.first_branch_of_cuda(of_ptx)
         for arch in case.context.archs:
             verdict = case.context.judge(part.code, arch)
-            if verdict.too_new_ptx and not verdict.missing:
+            if branch and verdict.too_new_ptx and not verdict.missing:
                 reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
                 needs.append(((branch,), reason, ""))
     newest = max(needs, default=None, key=lambda need: need[0])

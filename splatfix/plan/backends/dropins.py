@@ -22,8 +22,17 @@ from splatfix.model import Considered
 from splatfix.model.option import OptionKind, Plan, Replacement
 from splatfix.model.steps import Confirm, InstallTorch, MakeDropin, Reason
 from splatfix.plan.backends.torch import other_builds, rank_of
-from splatfix.plan.case import Case, names_of_archs, not_applicable, torch_obstacles
-from splatfix.plan.compose import UPPER_RUNGS, installation, make_option, splatfix, without_rungs
+from splatfix.plan.case import (
+    UPPER_RUNGS,
+    Case,
+    installation,
+    make_option,
+    names_of_archs,
+    not_applicable,
+    splatfix,
+    torch_obstacles,
+    without_rungs,
+)
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.dropins import usable_dropins
 from splatfix.plan.hosts import host_obstacle, imports_of_hosts

@@ -5,8 +5,7 @@ from splatfix.core.errors import Rejected
 from splatfix.model import Status
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import Keep, Reason
-from splatfix.plan.case import Case, code_serves, not_applicable, torch_obstacles
-from splatfix.plan.compose import confirm, make_option
+from splatfix.plan.case import Case, code_serves, confirm, make_option, not_applicable, torch_obstacles
 
 
 def keep(case: Case) -> Plan | Rejected:

@@ -9,16 +9,23 @@ from splatfix.context.commands import sources_of
 from splatfix.context.submodules import FETCH
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, target_options
-from splatfix.knowledge import Arch, cubin_runs_on
-from splatfix.model import Considered, Facts, Torch
+from splatfix.knowledge import cubin_runs_on
+from splatfix.model import Considered, Torch
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason
 from splatfix.plan.backends.wheels import why_prebuilt
-from splatfix.plan.build_environment import Jobs, job_count, share_jobs
-from splatfix.plan.case import Case, code_serves, names_of_archs, not_applicable, torch_obstacles
-from splatfix.plan.compose import confirm, installation, make_option, splatfix
+from splatfix.plan.case import (
+    Case,
+    code_serves,
+    confirm,
+    installation,
+    make_option,
+    names_of_archs,
+    not_applicable,
+    splatfix,
+    torch_obstacles,
+)
 from splatfix.plan.dependencies import plan_dependencies
-from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import usable_python
 from splatfix.plan.tools import (
     Tools,
@@ -28,7 +35,7 @@ from splatfix.plan.tools import (
     tools_from_wheels,
     tools_here,
 )
-from splatfix.plan.wheel_build import compiled_later, cuda_build, plain_build
+from splatfix.plan.wheel_build import Jobs, compiled_later, cuda_build, job_count, plain_build, share_jobs
 
 # Where the tools of each kind of build come from, and the option of ``splatfix install`` that asks for it.
 _TOOLS: dict[OptionKind, tuple[Callable[[Context, Torch], Tools | Rejected], tuple[str, ...]]] = {
@@ -47,58 +54,50 @@ def native(case: Case, kind: OptionKind) -> Plan | Rejected:
     torch = case.context.torch
     if against or torch is None:
         return not_applicable(*against)
-    here: Tools | Rejected | None = None
+    find_tools, options = _TOOLS[kind]
+    tools = find_tools(case.context, torch)
     if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
         # the tools of this machine may lack only a compiler
         here = tools_here(case.context, torch)
         if isinstance(here, Tools) and not here.before:
             return not_applicable("not needed: a toolkit that fits is here")
+        if isinstance(here, Tools) and isinstance(tools, Tools) and tools.manual > here.manual:
+            only = "the installed toolkit fits; only a host compiler is missing"
+            return not_applicable(f"{only}, which another toolkit would need too")
         toolkits = case.context.machine.toolkits
         if toolkits.value is None:
             fits = "one that fits would make this unnecessary"
             unsure.append(f"which toolkits are here ({toolkits.error}); {fits}")
-    find_tools, options = _TOOLS[kind]
-    tools = find_tools(case.context, torch)
     if isinstance(tools, Rejected):
         return tools
     reasons = tools.reasons
     if kind is OptionKind.REBUILD_PTX:
-        ptx = tools.chosen.ptx
+        ptx, own = tools.chosen.ptx, tools.chosen.build_archs
         if ptx is None:
             return not_applicable(f"not needed: CUDA {tools.cuda} here makes machine code for {case.names}")
         # a GPU newer than the toolkit: machine code of an older major does not load there, PTX does
-        newer = []
-        for arch in case.context.archs:
-            if not any(cubin_runs_on(own, arch) for own in tools.chosen.build_archs):
-                newer.append(arch)
+        newer = [arch for arch in case.context.archs if not any(cubin_runs_on(old, arch) for old in own)]
         why_ptx = (
             f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {ptx.sm} machine code does not load "
             f"there (it runs within one major only), so {ptx.compute} PTX is embedded"
         )
         reasons = (Reason(why_ptx), *reasons)
-        if tools.chosen.unsure:
-            unsure.append(tools.chosen.unsure)
-    if kind is OptionKind.INSTALL_TOOLKIT and isinstance(here, Tools) and tools.manual > here.manual:
-        return not_applicable(
-            "the installed toolkit fits; only a host compiler is missing, which another toolkit would need too"
-        )
+        unsure += filter(None, [tools.chosen.unsure])
     return make_option(case, kind, build_steps(case, tools, *options), reasons, unsure)
 
 
 def build_steps(case: Case, tools: Tools, *options: str, everything: bool = False) -> tuple[Step, ...]:
-    """List the steps that get the tools, compile by a command, and confirm the result.
-
-    Args:
-        options: of ``splatfix install``.
-        everything: also what serves the targets already, because the torch below it changes.
-    """
-    ours = []
-    for part in case.parts:
-        # a drop-in runs as it is, unless another variant is meant
-        if (not part.dropin or part.unfit) and part.name not in case.kept:
-            ours.append(part)
-    # those that lack code for a target, or all where none is known to
-    lacking = [part for part in ours if not everything and _lacks_code(case, part)]
+    """List the steps that get the tools, compile by a command with these options, and confirm the result; with ``everything``
+    also of what serves the targets already, because the torch below it changes."""
+    # a drop-in runs as it is, unless another variant is meant
+    ours = [part for part in case.parts if part.name not in case.kept and (part.unfit or not part.dropin)]
+    # those that are not there, cannot be used, or lack code for a target; or all where none is known to
+    lacking = []
+    for part in ours:
+        unusable = not part.installed or part.error or part.unfit
+        verdicts = (code_serves(case, part.code, arch).ok for arch in case.context.archs)
+        if not everything and (unusable or (not part.anywhere and False in verdicts)):
+            lacking.append(part)
     names = tuple(part.name for part in lacking or ours)
     sources = case.sources.named or sources_of(case.context.facts, names) or ("SOURCE",)
     if case.sources.fetch:
@@ -106,72 +105,65 @@ def build_steps(case: Case, tools: Tools, *options: str, everything: bool = Fals
     targets = case.context.archs
     command = splatfix(case, "install", *sources, *target_options(targets), *options)
     last: tuple[Step, ...] = (confirm(case),)
-    sources_of_names = [case.sources.built_from.get(name) for name in names]
-    if names and all(source and not source.needs_cuda for source in sources_of_names):
+    built_from = [case.sources.built_from.get(name) for name in names]
+    if names and all(source and not source.needs_cuda for source in built_from):
         targets, last = (), ()
     arch_list = [arch.cc for arch in dict.fromkeys(tools.chosen.build_archs)]
     if tools.chosen.ptx:
         arch_list.append(f"{tools.chosen.ptx.cc}+PTX")
+    variables = {"TORCH_CUDA_ARCH_LIST": ";".join(arch_list)}
     # where a toolkit or compiler is installed first, its path is not known yet
-    variables = {"TORCH_CUDA_ARCH_LIST": ";".join(arch_list), "CUDA_HOME": tools.root, "CXX": tools.cxx}
+    if not tools.toolkit_steps:
+        variables["CUDA_HOME"] = tools.chosen.toolkit.root
+    if not isinstance(tools.compilers, Rejected):
+        variables["CXX"] = tools.compilers.cxx
     build = BuildWheel(
         command=command,
         subjects=names,
         first=case.nothing_installed,
         targets=targets,
         cuda=tools.cuda,
-        variables={name: value for name, value in variables.items() if value},
+        variables=variables,
     )
     return (*case.sources.prepare, *tools.before, build, *last)
 
 
-def _lacks_code(case: Case, part: NativePart) -> bool:
-    """Tell whether it is not there, cannot be used, or is known to hold nothing for one of the targets."""
-    if not part.installed or part.error or part.unfit:
-        return True
-    if part.anywhere:
-        return False
-    return any(code_serves(case, part.code, arch).ok is False for arch in case.context.archs)
-
-
 def build_sources(case: Case) -> Plan | Rejected:
     """Build, verify and install the sources that were read, each or its prebuilt wheel: what ``install`` executes."""
-    context, facts, request = case.context, case.context.facts, case.request
-    prebuilt = case.prebuilt or {}
+    context, request, prebuilt = case.context, case.request, case.prebuilt or {}
     sources = tuple(case.sources.built_from.values())
     to_build = tuple(source for source in sources if source.label not in prebuilt)
-    python = usable_python(facts)
+    python = usable_python(context.facts)
     if isinstance(python, Rejected):
         return python
     tools: Tools | None = None
     considered: list[Considered] = []
+    notes = list(case.sources.notes)
     if any(source.needs_cuda for source in to_build):
         answer = tools_for_request(request, context)
         if isinstance(answer, Rejected):
             return answer
         tools = answer
-        considered += [*tools.rejected, *_torch_own_choice(facts, tools)]
-    jobs = job_count(facts)
+        considered += [*tools.rejected, *_torch_own_choice(context, tools)]
+    jobs = job_count(context.facts)
     if request.jobs:
         jobs = Jobs(request.jobs, "as asked")
     builds: list[BuildWheel] = []
-    notes = list(case.sources.notes)
     for source, share in zip(to_build, share_jobs(jobs, to_build), strict=True):
         if tools and source.needs_cuda:
             made = cuda_build(source, context, tools, share)
             if isinstance(made, Rejected):
                 return made
-            build, alternative = made
-            considered.append(alternative)
+            builds.append(made[0])
+            considered.append(made[1])
         else:
-            plain, later = plain_build(source, context, python, share), compiled_later(source, facts)
-            if isinstance(plain, Rejected):
-                return plain
+            build, later = plain_build(source, context, share), compiled_later(source, context)
+            if isinstance(build, Rejected):
+                return build
             if isinstance(later, Rejected):
                 return later
-            build = plain
+            builds.append(build)
             notes += later
-        builds.append(build)
     notes += map(why_prebuilt, prebuilt.values())
     kind = OptionKind.WHEEL
     if builds:
@@ -187,15 +179,14 @@ def build_sources(case: Case) -> Plan | Rejected:
             risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
             notes.append(f"--force-cuda-mismatch: {tools.mismatch}: {risk}")
     # last: what no package cures is said before somebody installs one
-    dependencies = plan_dependencies(request, facts, sources, prebuilt)
+    dependencies = plan_dependencies(request, context.facts, sources, prebuilt)
     if isinstance(dependencies, Rejected):
         return dependencies
-    title = kind.title()
-    targets: tuple[Arch, ...] = ()
-    if prebuilt or tools:
-        targets = context.archs
-    elif builds:
+    title, targets = kind.title(), context.archs
+    if builds and not tools:
         title = "build without a CUDA toolkit: there is no CUDA code"
+    if not (tools or prebuilt):
+        targets = ()
     draft = Plan(
         kind, title, considered=tuple(considered), notes=tuple(notes), targets=targets, jobs=jobs.count
     )
@@ -203,11 +194,12 @@ def build_sources(case: Case) -> Plan | Rejected:
     return installation(case, draft, makers, case.sources.variants, dependencies, provide)
 
 
-def _torch_own_choice(facts: Facts, tools: Tools) -> tuple[Considered, ...]:
+def _torch_own_choice(context: Context, tools: Tools) -> tuple[Considered, ...]:
     """Name what torch itself would take for CUDA_HOME, where that is another toolkit."""
-    root = tools.chosen.toolkit.root
-    choice = facts.environment.toolkit_choice.value
-    if choice is None or choice.root is None or root in (choice.root, choice.resolved):
+    choice = context.environment.toolkit_choice.value
+    if choice is None or choice.root is None:
+        return ()
+    if tools.chosen.toolkit.root in (choice.root, choice.resolved):
         return ()
     reason = f"torch would take it ({choice.rule})"
     if choice.real_root:

@@ -8,8 +8,9 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context.torch_wheels import builds_for_all, install_command, no_wheels, preference
 from splatfix.core.errors import Rejected
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.knowledge import Arch, drivers
+from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.drivers import Platform, driver_words
 from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.torch_releases import (
@@ -19,19 +20,18 @@ from splatfix.knowledge.torch_releases import (
     build_runs_on,
     wheel_obstacle,
 )
+from splatfix.model import Torch
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import InstallTorch, Reason
 from splatfix.plan.backends.native import build_steps
 from splatfix.plan.case import (
     Case,
     driver_objection,
+    make_option,
     names_of_archs,
     not_applicable,
-    own_driver_starts,
     torch_obstacles,
 )
-from splatfix.plan.compose import make_option
-from splatfix.plan.to_be import as_torch, cuda_of, for_targets
 from splatfix.plan.tools import Tools, tools_for
 
 _CODE = {
@@ -47,50 +47,45 @@ class Offer(Struct, frozen=True):
     ranked: RankedBuild
     tools: Tools
 
-    @property
-    def build(self) -> TorchBuild:
-        return self.ranked.build
-
 
 def other_torch(case: Case) -> Plan | Rejected:
     """Install the published build that serves every target under this driver and Python, and asks least of the machine."""
     if obstacle := why_torch_stays(case):
         return not_applicable(obstacle)
-    torch = case.context.torch
-    against, _ = torch_obstacles(case)
-    tools = None
-    if torch and not against:
+    tools, torch = None, case.context.torch
+    if torch and not torch_obstacles(case)[0]:
         tools = tools_for(case.context, torch)
-    if torch is None or tools is None:
-        offers = offers_for(case)
+    if torch and tools and tools.cost == 0:
+        return not_applicable(
+            f"not needed: torch {torch.version} has code for {case.names}, and a toolkit for it is here"
+        )
+    offers = offers_for(case)
+    if torch and tools:
+        # a torch that serves the targets is replaced only by what asks less of this machine, and by no older release
+        serves = f"not needed: torch {torch.version} has code for {case.names}"
+        installed = release(torch.version)[:2]
+        offers = [offer for offer in offers if release(offer.ranked.build.release)[:2] >= installed]
         if not offers:
-            return not_applicable(_why_no_build(case))
-        return _option(case, offers)
-    # a torch that serves the targets is replaced only by what asks less of this machine, and by no older release
-    serves = f"not needed: torch {torch.version} has code for {case.names}"
-    if tools.cost == 0:
-        return not_applicable(f"{serves}, and a toolkit for it is here")
-    installed = release(torch.version)[:2]
-    offers = [offer for offer in offers_for(case) if release(offer.build.release)[:2] >= installed]
-    least = min((offer.tools for offer in offers), key=lambda item: item.cost, default=None)
-    if least is None:
-        return not_applicable(serves)
-    if tools.cost <= least.cost:
-        asks = "an installed toolkit"
-        if least.manual:
-            asks = "a toolkit or compiler that you install"
-        elif least.before:
-            asks = "a toolkit from PyPI wheels"
-        return not_applicable(f"{serves}, and another build would ask as much of this machine ({asks})")
+            return not_applicable(serves)
+        least = min((offer.tools for offer in offers), key=lambda item: item.cost)
+        if tools.cost <= least.cost:
+            asks = "an installed toolkit"
+            if least.manual:
+                asks = "a toolkit or compiler that you install"
+            elif least.before:
+                asks = "a toolkit from PyPI wheels"
+            return not_applicable(f"{serves}, and another build would ask as much of this machine ({asks})")
+    if not offers:
+        return not_applicable(_why_no_build(case))
     return _option(case, offers)
 
 
 def _option(case: Case, offers: Sequence[Offer]) -> Plan:
     best = best_offer(case, offers)
-    build = best.build
+    build = best.ranked.build
     version, step = install_command(build, case.context.facts)
     carries = f"torch {version} {build.tag} carries {_CODE[best.ranked.runs]} for {case.names}"
-    driver = driver_objection(case, cuda_of(build))
+    driver = driver_objection(case, dotted(build.cuda))
     reasons = [Reason(carries, build.source)]
     why_driver = driver.reason
     if not driver.ok:
@@ -100,14 +95,14 @@ def _option(case: Case, offers: Sequence[Offer]) -> Plan:
         reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, case.context.archs)))
     reasons += best.tools.reasons
     # what else could be taken, and what else changes with it
-    as_cheap = [offer.build for offer in offers if offer is not best and offer.tools.cost == best.tools.cost]
-    if as_cheap:
-        names = ", ".join(f"torch {other.torch} {other.tag}" for other in as_cheap[:3])
+    cost = best.tools.cost
+    as_cheap = [offer.ranked.build for offer in offers if offer is not best and offer.tools.cost == cost]
+    if names := ", ".join(f"torch {other.torch} {other.tag}" for other in as_cheap[:3]):
         reasons.append(Reason(f"alternatives: {names}"))
     if lost := _lost_here(case, build):
         reasons.append(Reason(lost))
     rebuilt = {*(canonicalize_name(name) for name in case.subjects), *COMPANIONS, "torch"}
-    extensions = case.context.facts.environment.extensions.value or ()
+    extensions = case.context.environment.extensions.value or ()
     names_linked = {item.distribution for item in extensions if item.links_torch and item.distribution}
     if linked := ", ".join(sorted(name for name in names_linked if canonicalize_name(name) not in rebuilt)):
         reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
@@ -118,9 +113,7 @@ def _option(case: Case, offers: Sequence[Offer]) -> Plan:
         unsure.append(f"which Python the environment has, so whether torch {build.torch} has a wheel for it")
     if case.here and driver.ok is None:
         unsure.append(driver.reason)
-    options = []
-    if best.tools.downloaded:
-        options.append("--provide-toolkit")
+    options = ["--provide-toolkit"] * best.tools.downloaded
     install = InstallTorch(command=step.command, version=version, tag=build.tag)
     steps = (install, *build_steps(case, best.tools, *options, everything=True))
     return make_option(case, OptionKind.OTHER_TORCH, steps, reasons, unsure)
@@ -136,64 +129,41 @@ def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform =
 
 
 def _why_no_build(case: Case) -> str:
-    builds = other_builds(case)
+    context, builds = case.context, other_builds(case)
     text = "no torch build in the tables supports"
     if builds:
         text = "no toolkit works here with any torch build that would fit"
-    text += f" {case.names} on {case.context.platform} {case.context.machine.machine}"
-    if case.context.python:
-        text += f" with Python {case.context.python[0]}.{case.context.python[1]}"
-    if case.context.glibc:
-        text += f" and glibc {case.context.glibc[0]}.{case.context.glibc[1]}"
+    text += f" {case.names} on {context.platform} {context.machine.machine}"
+    if context.python:
+        text += f" with Python {dotted(context.python)}"
+    if context.glibc:
+        text += f" and glibc {dotted(context.glibc)}"
     if later := torch_of_newer_driver(case):
         build, floor = later
         newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
-        return f"{text} under driver {case.context.driver_version}; {newer}"
-    if not builds:
-        # where only this Python or this glibc stands in the way
-        for name in ("python", "glibc"):
-            for item in other_builds(case, leaving_out=name)[:1]:
-                obstacle = wheel_obstacle(
-                    item.build,
-                    case.context.platform or "linux",
-                    case.context.machine.machine,
-                    python=case.context.python,
-                    glibc=case.context.glibc,
-                )
-                if obstacle:
-                    return f"{text}: {obstacle.rstrip('.')}"
-    if alone := _one_at_a_time(case):
-        each = f"{', '.join(alone)}; name one with --target"
-        return f"{text} at once; in environments of their own they are served: {each}"
+        return f"{text} under driver {context.driver_version}; {newer}"
+    if builds:
+        return text
+    # where only this Python or this glibc stands in the way
+    platform, machine = context.platform or "linux", context.machine.machine
+    for name in ("python", "glibc"):
+        for item in other_builds(case, leaving_out=name)[:1]:
+            obstacle = wheel_obstacle(
+                item.build, platform, machine, python=context.python, glibc=context.glibc
+            )
+            if obstacle:
+                return f"{text}: {obstacle.rstrip('.')}"
     return text
-
-
-def _one_at_a_time(case: Case) -> list[str]:
-    """Say for each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
-    if len(case.context.targets) < 2:
-        return []
-    served = []
-    for target in case.context.targets:
-        alone = replace(case, context=for_targets(case.context, (target.arch,)))
-        if case.context.torch is not None and not torch_obstacles(alone)[0]:
-            served.append(f"{target.arch.sm} by torch {case.context.torch.version}, which is installed")
-        elif offers := offers_for(alone):
-            build = best_offer(alone, offers).build
-            served.append(f"{target.arch.sm} by torch {build.torch} {build.tag}")
-        else:
-            return []
-    return served
 
 
 def _lost_here(case: Case, build: TorchBuild) -> str:
     """Say which GPUs of this machine that were not asked for the build does not serve, and why; "" for none known."""
     platform, machine = case.context.platform or "linux", case.context.machine.machine
-    others = case.not_asked_for
-    lost = [arch for arch in others if build_runs_on(build, arch, platform, machine) is False]
+    lost = [arch for arch in case.not_asked_for if build_runs_on(build, arch, platform, machine) is False]
     reason = f"torch {build.torch} {build.tag} has no code for it"
-    driver = own_driver_starts(case, cuda_of(build))
+    driver = driver_objection(case, dotted(build.cuda), anywhere=True)
     if driver.ok is False:
-        lost, reason = list(others), driver.reason
+        lost, reason = list(case.not_asked_for), driver.reason
     if not lost:
         return ""
     return (
@@ -206,15 +176,21 @@ def why_torch_stays(case: Case) -> str:
     """Say what rules out another torch before any is looked for; "" where nothing does."""
     if "torch" in case.keep:
         return "torch must not change (--keep torch)"
-    kept = []
-    for part in case.parts:
-        if part.installed and not part.dropin and part.name in case.kept:
-            kept.append(part.name)
-    if kept:
-        return f"{', '.join(kept)} must not change (--keep), and was compiled against the torch here"
+    compiled = (part.name for part in case.parts if part.installed and not part.dropin)
+    if kept := ", ".join(name for name in compiled if name in case.kept):
+        return f"{kept} must not change (--keep), and was compiled against the torch here"
     if case.context.platform is None:
         return f"PyTorch publishes no CUDA build for {case.context.machine.system}"
     return no_wheels(case.context.facts)
+
+
+def as_torch(build: TorchBuild) -> Torch:
+    """Return what the facts would say of a published build, once it is installed."""
+    version = build.torch.replace("*", "0") + f"+{build.tag}"
+    torch, rules = Torch(version, dotted(build.cuda), None, ""), behaviour(version)
+    if rules is None:
+        return torch
+    return replace(torch, knows_archs=rules.supported_arches)
 
 
 def offers_for(case: Case) -> list[Offer]:
@@ -227,28 +203,20 @@ def offers_for(case: Case) -> list[Offer]:
         traits = (torch.cuda, torch.knows_archs, oldest_gcc_of_torch(torch.version))
         if traits not in tools_by_traits:
             tools_by_traits[traits] = tools_for(case.context, torch)
-        tools = tools_by_traits[traits]
-        if tools is not None:
+        if tools := tools_by_traits[traits]:
             offers.append(Offer(ranked, tools))
     return offers
 
 
 def other_builds(case: Case, *, leaving_out: str = "") -> list[RankedBuild]:
     """List builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
-
-    Args:
-        leaving_out: what is not asked: ``driver``, ``python`` or ``glibc``; it tells what stands in the way.
-    """
-    driver = case.driver
+    Leaving ``driver``, ``python`` or ``glibc`` out of it tells what stands in the way."""
+    context, driver = case.context, case.driver
     if leaving_out == "driver":
         driver = None
-    for include_unknown in (False, True):
+    for unknown in (False, True):
         builds = builds_for_all(
-            case.context.archs,
-            case.context.facts,
-            driver=driver,
-            leaving_out=leaving_out,
-            include_unknown=include_unknown,
+            context.archs, context.facts, driver=driver, leaving_out=leaving_out, include_unknown=unknown
         )
         if builds:
             return builds
@@ -271,7 +239,6 @@ def torch_of_newer_driver(case: Case) -> tuple[TorchBuild, tuple[int, ...]] | No
         return None
     for item in other_builds(case, leaving_out="driver"):
         floor = drivers.runtime_floor(item.build.cuda, case.context.platform or "linux")
-        too_new = floor is not None and case.driver < floor
-        if floor and too_new and tools_for(case.context, as_torch(item.build)):
+        if floor and case.driver < floor and tools_for(case.context, as_torch(item.build)):
             return item.build, floor
     return None

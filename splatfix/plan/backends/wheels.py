@@ -8,8 +8,7 @@ from splatfix.core.errors import Rejected
 from splatfix.core.step import target_options
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import FetchWheel, Reason
-from splatfix.plan.case import Case, not_applicable, torch_obstacles
-from splatfix.plan.compose import confirm, make_option, splatfix
+from splatfix.plan.case import Case, confirm, make_option, not_applicable, splatfix, torch_obstacles
 
 
 def wheels(case: Case) -> Plan | Rejected:
