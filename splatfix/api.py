@@ -58,7 +58,7 @@ def diagnose(
     """
     from splatfix.app.diagnose import DiagnoseRequest
     from splatfix.app.diagnose import diagnose as run
-    from splatfix.app.named_targets import archs
+    from splatfix.app.result import archs
 
     request = DiagnoseRequest(
         python=_interpreter(python, facts),
@@ -89,7 +89,7 @@ def plan(
         SplatfixError: sources or architectures that are none. Why sources cannot be built is ``error`` of the result.
     """
     from splatfix.app import install
-    from splatfix.app.named_targets import archs_or_auto
+    from splatfix.app.result import archs_or_auto
 
     named = install.Request(
         sources=tuple(map(str, sources)), targets=archs_or_auto(targets), backend=backend, find=False

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import typer
 
 from splatfix.checks import Check, all_checks
@@ -33,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "splatfix" / "report" / "schemas"
 TABLES = ROOT / "splatfix" / "knowledge" / "data"
 EXPLAIN_RECORD = ROOT / "tests" / "records" / "explain.json"
+LISTED = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 KERNEL_RECORD = ROOT / "tests" / "records" / "cuda_kernels.json"
 
 
@@ -47,6 +49,8 @@ def main(out: Path) -> None:
         for marker, table in MARKERS.items():
             if marker in text:
                 text = text.replace(marker, table())
+        for marker, filled in explained().items():
+            text = text.replace(marker, filled)
         page.write_text(text, encoding="utf-8")
     # the published JSON Schemas, copied beside the pages, as a list of links
     shutil.copytree(SCHEMAS, out / "schemas")
@@ -57,6 +61,16 @@ def main(out: Path) -> None:
     (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
     site.write(out / "which-torch.html")
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
+
+
+def explained() -> dict[str, str]:
+    """How often ``explain`` is right, as the record has it, by the markers of pages."""
+    record = json.loads(EXPLAIN_RECORD.read_text(encoding="utf-8"))
+    texts = {}
+    for marker, text in LISTED["explain"].items():
+        filled = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True)
+        texts[marker] = filled.render(record).strip()
+    return texts
 
 
 def scene_checks() -> str:
@@ -115,61 +129,7 @@ def output_of(line: str) -> str:
     return f"```console\n$ splatfix {line}\n{done.stdout.rstrip()}\n```"
 
 
-def explain_record() -> str:
-    """How often ``explain`` is right, as a table of the record."""
-    titles = {
-        "given": "given (fitted)",
-        "held_out_now": "held out, now (fitted)",
-        "made_here": "failing builds made for it (fitted)",
-        "wordings_held_out": "wordings held out",
-        "classes_held_out": "classes held out",
-    }
-    record = json.loads(EXPLAIN_RECORD.read_text(encoding="utf-8"))
-    measured = {f"first look {row['batch']}, {row['date']}": row for row in record["first_looks"]}
-    measured |= {title: record[key] for key, title in titles.items()}
-    rows = []
-    for title, row in measured.items():
-        shares = (row["top_1"], row["wrong_while_confident"], row["not_recognised"])
-        rows.append((title, str(row["cases"]), *(f"{100 * share:.1f} %" for share in shares)))
-    return _table(("cases", "number", "right", "wrong while named", "not recognised"), rows)
-
-
-def explain_accuracy() -> str:
-    """What ``explain`` said of the last batch before anybody had looked at it, in one sentence."""
-    last = json.loads(EXPLAIN_RECORD.read_text(encoding="utf-8"))["first_looks"][-1]
-
-    def share(key: str, interval: str) -> str:
-        low, high = last[interval]
-        return f"{100 * last[key]:.1f} % (95 % interval {100 * low:.1f} to {100 * high:.1f})"
-
-    return (
-        f"At the first look at the last batch ({last['date']}, {last['cases']} logs) {share('top_1', 'top_1_interval')} were "
-        f"right and {share('wrong_while_confident', 'wrong_interval')} were named wrong; {last['named']} were named at all, and "
-        f"{last['may_be_unnamed']} may rightly be left unnamed."
-    )
-
-
-def explain_calibration() -> str:
-    """What the confidence of ``explain`` is worth, as a table of the record: a range of it, and the share that is right."""
-    record = json.loads(EXPLAIN_RECORD.read_text(encoding="utf-8"))
-    held_out = {row["from"]: row for row in record["calibration_wordings_held_out"]}
-    rows = []
-    for row in record["calibration"]:
-        other = held_out.get(row["from"], {"cases": 0, "right": 0})
-        rows.append(
-            (
-                f"{row['from']:.2f} to {row['to']:.2f}",
-                f"{100 * row['right']:.0f} % of {row['cases']}",
-                f"{100 * other['right']:.0f} % of {other['cases']}",
-            )
-        )
-    return _table(("confidence", "right, of all cases", "right, wordings held out"), rows)
-
-
 MARKERS = {
-    "<!-- explain-record -->": explain_record,
-    "<!-- explain-calibration -->": explain_calibration,
-    "<!-- explain-accuracy -->": explain_accuracy,
     "<!-- vram-table -->": vram.markdown,
     "<!-- kernel-record -->": lambda: kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8"))),
     "<!-- scene-checks -->": scene_checks,
@@ -241,8 +201,7 @@ def compatibility() -> str:
         "What splatfix knows, straight from its data files (`splatfix/knowledge/data/`), each row with its source. "
         "*unverified* marks what could not be confirmed. `splatfix --knowledge FILE` overrides rows.",
     ]
-    listed = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    for table in listed["tables"]:
+    for table in LISTED["tables"]:
         document = json.loads((TABLES / f"{table['file']}.json").read_text(encoding="utf-8"))
         section = _section(document, document[table["section"]], table.get("columns", ()))
         parts += [f"## {table['heading']}", section]

@@ -34,9 +34,7 @@ def list_wheels() -> Result:
     )
 
 
-_OTHERS = """
-    toolkits/cuda-* sources/gsplat-* kernels/*/*-sm_* kernels/*/*-compute_*
-"""
+_OTHERS = ("toolkits/cuda-*", "sources/gsplat-*", "kernels/*/*-sm_*", "kernels/*/*-compute_*")
 """What is in the cache beside wheels, by names that nothing else has there: SPLATFIX_CACHE may be any folder."""
 _UNFINISHED = (("toolkits", ".making-"), ("sources", ".fetching-"))
 
@@ -44,11 +42,9 @@ _UNFINISHED = (("toolkits", ".making-"), ("sources", ".fetching-"))
 def _others(word: str) -> tuple[list[Path], str]:
     """List what is kept beside wheels, not through links, which lead elsewhere; and say it, to follow the wheels'."""
     kept = user_cache()
+    paths = [path for pattern in _OTHERS for path in kept.glob(pattern)]
     others = [
-        path
-        for pattern in _OTHERS.split()
-        for path in kept.glob(pattern)
-        if path.parent.resolve() == kept.resolve() / path.parent.relative_to(kept)
+        path for path in paths if path.parent.resolve() == kept.resolve() / path.parent.relative_to(kept)
     ]
     size = sum(item.lstat().st_size for path in others for item in (path, *path.rglob("*"))) / 2**20
     return others, f", and {size:.1f} MiB of toolkits, sources and kernels {word} {kept}" if others else ""
@@ -70,11 +66,8 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     if chosen or others:
         size = sum(entry.size for entry in chosen) / 2**20
         confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}{also}?")
-    with on_interrupt(
-        lambda: (
-            f"Interrupted: {visible(str(cache.folder))} still has {counted(len(cache.entries()), 'wheel')}."
-        )
-    ):
+    folder = visible(str(cache.folder))
+    with on_interrupt(lambda: f"Interrupted: {folder} still has {counted(len(cache.entries()), 'wheel')}."):
         # without a name all goes, also what is damaged and so no entry
         removed = cache.clear(chosen if name else None)
         for path in others:

@@ -15,11 +15,11 @@ from splatfix.certify.scenes import find_samples, samples_folder
 from splatfix.certify.smoke import child_variables, stage
 from splatfix.context import make_context
 from splatfix.core.codec import parse_json
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run, value_options
+from splatfix.core.step import value_options
 from splatfix.knowledge.vram import families, stack_memory
 
 RENDERERS: Mapping[str, str] = {"inria": "inria", "gsplat": "gsplat", "smoke": "torch"}
@@ -46,7 +46,8 @@ def calibrated(
     """
     stack = stack_memory(need.stack)
     if stack is None or stack.family not in RENDERERS:
-        raise _failed(f"There is nothing that short runs could tell of {need.stack}.")
+        what = f"There is nothing that short runs could tell of {need.stack}."
+        raise SplatfixError.of("app.calibration-failed", what=what)
     family = stack.family
     interpreter = target_python(python)
     facts = machine_facts.gather(interpreter)
@@ -68,7 +69,8 @@ def calibrated(
             done = (runner or Runner()).run(argv, timeout=SECONDS, env=child_variables(staged), cwd=staged)
             text = read_text(out / "result.json")
             if done.returncode or not isinstance(text, str):
-                raise _failed(f"The short run did not come to its end: {done.why()}.")
+                what = f"The short run did not come to its end: {done.why()}."
+                raise SplatfixError.of("app.calibration-failed", what=what)
             result: dict[str, Any] = parse_json(text)
             return result
 
@@ -95,12 +97,8 @@ def _beyond_stated(need: Need, record: Mapping[str, Any]) -> tuple[float, float]
     small = replace(need, photos_on_cpu=True, width=width, height=height, gaussians=Span(count, count, count))
     phase = card_phases(small)["training"]
     if phase is None:
-        raise _failed(f"Nothing is known of a training of {need.stack}.")
+        what = f"Nothing is known of a training of {need.stack}."
+        raise SplatfixError.of("app.calibration-failed", what=what)
     parts = [part for part in phase.parts if part.name not in _OVERHEADS]
     published = sum(part.bytes for part in parts if part.kind == "published")
     return float(published), float(sum(part.bytes for part in parts) - published)
-
-
-def _failed(what: str) -> SplatfixError:
-    todo = (run("splatfix", "certify", "--suite", "quick", text="See whether it trains at all"),)
-    return SplatfixError("calibration-failed", what, todo=todo, exit_code=Exit.UNDETERMINED)

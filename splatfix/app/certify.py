@@ -90,11 +90,7 @@ def _run(request: TrainingRequest, subject: SmokeSubject | StackSubject, facts: 
 
 
 def forms_of(made: Certificate, options: Options | None, sha256: str = "") -> dict[str, Callable[[], str]]:
-    """What ``--format`` can print of a certificate, by name.
-
-    Args:
-        sha256: of the file that it was read from.
-    """
+    """Return what ``--format`` can print of a certificate, by name; ``sha256`` is that of the file that it was read from."""
     return {
         "markdown": partial(markdown, made, options, sha256),
         "github": partial(github.of_certificate, made),
@@ -106,11 +102,8 @@ def run_and_report(
     facts: Facts,
     progress: Progress = lambda where, state: None,
 ) -> tuple[Certificate, Options | None]:
-    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the report's folder, as it goes: a run that is
-    killed leaves the latest of them, which says how far it had come.
-
-    Returns:
-        The certificate, and what :func:`suggested_options` says of it.
+    """Return the certificate and what :func:`suggested_options` says of it; write ``certificate.json``, ``.md`` and ``.html`` as
+    it goes: a run that is killed leaves the latest of them, which says how far it had come.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
@@ -142,7 +135,7 @@ def run_and_report(
 
 
 def suggested_options(made: Certificate, facts: Facts) -> Options | None:
-    """Where a diagnosis of the same facts finds what may have failed the certification: the options that answer it. None for
+    """Return the options that answer what a diagnosis of the same facts finds, which may have failed the certification. None for
     a container's environment, which nobody can change."""
     if made.verdict is not Verdict.NOT_CERTIFIED or _in_container(made):
         return None
@@ -151,20 +144,18 @@ def suggested_options(made: Certificate, facts: Facts) -> Options | None:
 
 
 def next_step(made: Certificate, python: str | None) -> Step | None:
-    """The way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise, and for
-    a container's environment, of which nothing is left."""
+    """Return the way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise, and
+    for a container's environment, of which nothing is left."""
     named = value_options({"--python": python})
-    if made.verdict is Verdict.NOT_CERTIFIED:
-        first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)
-        if _in_container(made) or (first and first.code == MENDS):  # whose steps stand with the stack
-            return None
-        if step := way_out(made.kernels, made.scenes, python, made.diagnosis):
-            return step
-        return run("splatfix", "diagnose", *named, text="Next: look for the cause")
     if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:
         level = ("--level", str(TRAINS_FROM))
         return run("splatfix", "certify", *level, *named, text="Next: test training")
-    return None
+    first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)
+    steps_are_shown = first is not None and first.code == MENDS  # with the stack
+    if made.verdict is not Verdict.NOT_CERTIFIED or _in_container(made) or steps_are_shown:
+        return None
+    look = run("splatfix", "diagnose", *named, text="Next: look for the cause")
+    return way_out(made.kernels, made.scenes, python, made.diagnosis) or look
 
 
 def _in_container(made: Certificate) -> bool:
@@ -172,5 +163,5 @@ def _in_container(made: Certificate) -> bool:
 
 
 def exit_code_of(made: Certificate) -> Exit:
-    """0 certified, 1 not certified, 3 undetermined."""
+    """Return 0 for certified, 1 for not certified, 3 for undetermined."""
     return _EXIT_CODES.get(made.verdict, Exit.UNDETERMINED)

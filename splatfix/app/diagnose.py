@@ -1,4 +1,4 @@
-"""``splatfix diagnose``: find out what is wrong with this machine or a saved one, and which options there are."""
+"""``splatfix diagnose``: what is wrong with this machine or a saved one, which options there are, and what it looks at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
-from splatfix.checks import run_checks, select
+from splatfix.checks import Check, all_checks, check_named, run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
 from splatfix.core.codec import to_json
@@ -24,8 +24,11 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
-from splatfix.plan import Options, has_stack_files
+from splatfix.model.option import Options
+from splatfix.plan import NO_SOURCES, summarise
+from splatfix.plan.checkout import absolute
 from splatfix.report import diagnosis
+from splatfix.report.console import table
 from splatfix.report.diagnosis_document import diagnosis_document
 
 if TYPE_CHECKING:
@@ -86,9 +89,12 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     sources: tuple[str, ...] = ()
     if any(finding.status is Status.FAIL for finding in findings):
         # containers and certify come with it, a quarter of a diagnosis, and of no use where nothing has to be done
-        from splatfix.app.options import options_after, sources_of_checkout
+        from splatfix.app.options import options_after
 
-        summary = sources_of_checkout(request.repo, context)
+        summary = NO_SOURCES
+        if request.repo is not None:
+            named = absolute((str(request.repo),))
+            summary = summarise(named, context, named=named)
         options, sources = options_after(findings, context, summary), summary.named
     # what install mends by itself is no problem: one answer for the text, the document and the exit code
     mended = options.advice.mended if options and options.advice else ()
@@ -149,12 +155,16 @@ def _checkout_here() -> Path | None:
     folder = Path()
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
+    # most people call it from another folder, and the readers of checkouts and the planner take a tenth of it
+    from splatfix.facts.checkout import has_build_file, read_identity, read_source
+    from splatfix.plan import has_stack_files
+
     if (folder / "train.py").is_file():
-        identity = machine_facts.read_identity(folder).value
+        identity = read_identity(folder).value
         if identity is not None and identity.imports:
             return folder.absolute()
-    if machine_facts.has_build_file(folder):
-        source = machine_facts.read_source(folder)
+    if has_build_file(folder):
+        source = read_source(folder)
         if source.modules and source.needs_cuda:
             return folder.absolute()
     return folder.absolute() if has_stack_files(folder) else None
@@ -175,33 +185,30 @@ def _facts(request: DiagnoseRequest) -> Facts:
         return machine_facts.load(request.facts_file)
     if request.repo is not None and not request.repo.is_dir():
         raise SplatfixError.of("app.not-a-folder", folder=request.repo)
-    choice = machine_facts.choose_python(request.python)
-    with on_interrupt(lambda: _partial_recording(request.record)):
+    choice, record = machine_facts.choose_python(request.python), request.record
+
+    def interrupted() -> str:
+        if record is None or not record.is_dir() or not any(record.iterdir()):
+            return ""
+        return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
+
+    with on_interrupt(interrupted):
         facts = machine_facts.gather(
             choice.python,
             chosen=choice.why,
             try_imports=request.try_imports,
-            record=request.record,
+            record=record,
             redact=request.redact,
         )
     if request.repo is None:
         return facts
-    return machine_facts.with_checkout(facts, request.repo, source_patterns(), started=True)
+    from splatfix.facts.checkout import with_checkout
 
-
-def _partial_recording(record: Path | None) -> str:
-    """Return the message for a recording that an interrupt cut off; "" where none had begun."""
-    if record is None or not record.is_dir() or not any(record.iterdir()):
-        return ""
-    return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
+    return with_checkout(facts, request.repo, source_patterns(), started=True)
 
 
 def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
-    """Return the command that shows all options for what was diagnosed.
-
-    Args:
-        sources: the checkout, where something can be built of it.
-    """
+    """Return the command that shows all options for what was diagnosed: for the checkout, where something can be built of it."""
     machine = value_options({"--facts": request.facts_file, "--python": request.python})
     argv = (*sources, "--dry-run", "--why", *target_options(request.targets), *machine)
     return run("splatfix", "install", *argv)
@@ -214,9 +221,35 @@ def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
     named = value_options({"--python": python})
     packages = facts.environment.packages.value or ()
     if any(has_reference(item.module) for item in packages):
-        return (
-            run(
-                "splatfix", "certify", "--level", "2", *named, text="Next: check the accuracy of the kernels"
-            ),
-        )
+        text = "Next: check the accuracy of the kernels"
+        return (run("splatfix", "certify", "--level", "2", *named, text=text),)
     return training_steps(facts, *named)
+
+
+def list_checks() -> Result:
+    """List every check with its code, family and title (``--list``)."""
+    checks = all_checks()
+    cells = [(check.code, check.family, check.title) for check in checks]
+    return Result(
+        "diagnose list",
+        lambda: {"checks": [_row(check) for check in checks]},
+        lambda console: table(console, ("code", "family", "what it looks at"), cells),
+    )
+
+
+def show_check(code: str) -> Result:
+    """Show one check's page (``--explain``).
+
+    Raises:
+        SplatfixError: ``unknown-check`` (exit code 2).
+    """
+    check = check_named(code)
+    return Result(
+        "diagnose explain",
+        lambda: {"check": {**_row(check), "predicts": list(check.predicts)}},
+        lambda console: diagnosis.show_check_page(console, check.code, check.family, check.title, check.page),
+    )
+
+
+def _row(check: Check) -> dict[str, Any]:
+    return {"code": check.code, "family": check.family, "title": check.title, "page": check.page}

@@ -20,12 +20,12 @@ from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.core.reading import Unread, read_text
+from splatfix.core.reading import Unread, read_text, resolved_folder
 from splatfix.core.resources import bundled
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run
 from splatfix.core.visible import visible
-from splatfix.facts import read_checkout, resolved_folder
+from splatfix.facts.checkout import read_checkout
 from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge import RequestedTarget
@@ -40,22 +40,6 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@/-]*")
 """A path in which Docker's rules read no pattern."""
 _WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 """Of a .dockerignore, as regular expressions."""
-_HEAD = """\
-{title}, written by splatfix {version}. Its build context is the checkout:
-
-  docker build -t {image} -f Dockerfile CHECKOUT
-  docker run --rm --gpus all --shm-size 8g {image} splatfix diagnose
-
-The folder {context} has to lie in the checkout: splatfix dockerfile --out writes it. The checkout is {checkout} inside, and \
-/scratch can be written to. The build ends with an error if a binary lacks code for a target. Whether it computes and trains \
-only a GPU shows: splatfix certify --level 2, splatfix certify.
-
-Chosen, and why:
-{chosen}
-
-On a closed site: --build-arg BASE_IMAGE=, BUILD_IMAGE=, PIP_INDEX_URL=, TORCH= and TORCH_INDEX= name your mirrors, and \
-{context}/base/certificates.pem takes your certificate authority; HTTP_PROXY, HTTPS_PROXY and NO_PROXY need no line here. On a \
-machine without a bridge for containers add --network host."""
 
 
 class DockerfileRequest(Struct, frozen=True):
@@ -87,9 +71,8 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
         raise opened_here.error()
     checkout = read_checkout(folder, source_patterns()).value
     plan = lane_for(folder, checkout, request.targets, _TOOLKITS[request.toolkit], request.torch)
-    recipe = ImageRecipe(
-        plan.lane, {}, extensions=plan.lane.extensions, targets=plan.lane.targets, jobs=request.jobs
-    )
+    lane = plan.lane
+    recipe = ImageRecipe(lane, {}, extensions=lane.extensions, targets=lane.targets, jobs=request.jobs)
     text = text_of(plan, recipe)
     if request.out is None:
         return Result(
@@ -122,7 +105,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     written = [str(path) for path in new]
 
     def show(console: Console) -> None:
-        title = f"[bold]{escape(plan.lane.description)} for {', '.join(plan.lane.targets)}[/]"
+        title = f"[bold]{escape(lane.description)} for {', '.join(lane.targets)}[/]"
         marked(console, Mark.GOOD, title, indent=0)
         for step in steps:
             show_step(console, step, indent=2)
@@ -137,14 +120,15 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
 
 
 def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
-    """The Dockerfile. What a checkout chose stands in comments alone."""
+    """Return the Dockerfile. What a checkout chose stands in comments alone."""
     targets = ", ".join(plan.lane.targets)
     chosen = [item.text for item in plan.reasons]
     chosen += [f"not {item.what}: {item.why}" for item in plan.rejected]
     if plan.machine != "x86_64":  # NVIDIA's images exist for both; an emulated nvcc takes hours
         chosen.append(f"for an {plan.machine} processor: build it on one, or with --platform linux/arm64")
     chosen += [f"left to you: {note}" for note in plan.notes]
-    head = _HEAD.format(
+    template = (bundled("dockerfiles") / "head.txt").read_text(encoding="utf-8")
+    head = template.rstrip().format(
         title=f"{plan.lane.description} for {targets}",
         version=__version__,
         image=_image_name(plan),
@@ -153,15 +137,10 @@ def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
         chosen="\n".join(f"- {visible(text)}" for text in chosen),
     )
     lines: list[str] = []
+    wrapper = textwrap.TextWrapper(110, break_long_words=False, break_on_hyphens=False)
     for paragraph in head.split("\n"):
-        wrapped = textwrap.wrap(
-            paragraph,
-            110,
-            subsequent_indent="  " * paragraph.startswith("- "),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        lines += wrapped or [""]
+        wrapper.subsequent_indent = "  " * paragraph.startswith("- ")
+        lines += wrapper.wrap(paragraph) or [""]
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     labels = f'LABEL org.splatfix.version="{__version__}" org.splatfix.targets="{targets}"\n'
     return f"{comment}\n{dockerfile(recipe)}{labels}"
@@ -173,7 +152,7 @@ def _image_name(plan: CheckoutLane) -> str:
 
 
 def ignored(plan: CheckoutLane, folder: Path, left_out: Iterable[LeftOut] = ()) -> str:
-    """The ``.dockerignore`` beside the Dockerfile. BuildKit reads it instead of the checkout's own, so it begins with that.
+    """Return the ``.dockerignore`` beside the Dockerfile, read instead of the checkout's own, so that it begins with that.
 
     The last rule that fits decides: what the build needs comes after the checkout's rules, and then, but for those folders as a
     whole, these again; what must never be in an image comes after everything.
@@ -200,7 +179,7 @@ def ignored(plan: CheckoutLane, folder: Path, left_out: Iterable[LeftOut] = ()) 
 
 
 def _excludes(rule: str, folder: str) -> bool:
-    """A rule of a ``.dockerignore`` leaves out the folder, or one that it lies in (moby/patternmatcher's rules)."""
+    """Tell whether a rule of a ``.dockerignore`` leaves out the folder, or one that it lies in (moby/patternmatcher's rules)."""
     pattern = rule.strip().strip("/")
     if not pattern or pattern.startswith(("#", "!")):
         return False
@@ -211,7 +190,7 @@ def _excludes(rule: str, folder: str) -> bool:
 
 
 def _destination(out: Path) -> tuple[Path, str]:
-    """(folder, the Dockerfile's name in it): what is not there is a folder to be made, unless its name speaks of a Dockerfile."""
+    """Return (folder, the Dockerfile's name in it); what is not there is to be a folder, unless it is called a Dockerfile."""
     if not out.parent.is_dir():
         raise SplatfixError.of("app.no-folder-for-dockerfile", parent=out.parent)
     if out.is_dir() or not (out.exists() or "dockerfile" in out.name.lower()):
@@ -222,15 +201,13 @@ def _destination(out: Path) -> tuple[Path, str]:
 def _to_write(
     destination: Path, contents: dict[Path, bytes], request: DockerfileRequest
 ) -> tuple[list[Path], list[Path]]:
-    """The files that are not there as they should be, and those of another splatfix that must not stay.
+    """List the files that are not there as they should be, and those of another splatfix that must not stay.
 
     Raises:
         SplatfixError: ``file-exists`` for others that are there, and for folders that are links to elsewhere.
     """
     ours = destination / CONTEXT
-    links = {
-        path for file in contents for path in file.parents if path.is_relative_to(ours) and path.is_symlink()
-    }
+    folders = {folder for file in contents for folder in file.parents if folder.is_relative_to(ours)}
     new = []
     for path, content in contents.items():
         # what cannot be read is somebody else's, and only --force replaces it
@@ -239,17 +216,17 @@ def _to_write(
                 continue
         new.append(path)
     there = [path for path in new if os.path.lexists(path)]
-    if links or any(path.is_dir() for path in there):
+    if any(folder.is_symlink() for folder in folders) or any(path.is_dir() for path in there):
         raise SplatfixError.of("app.dockerfile-in-the-way", destination=destination)
     stale = [path for path in ours.rglob("*") if path not in contents and not path.is_dir()]
     if (there or stale) and not request.force:
-        names = ", ".join(path.name for path in (*there, *stale))
+        names = [path.name for path in (*there, *stale)]
         raise SplatfixError.of("app.file-exists", names=names, destination=destination)
     return new, stale
 
 
 def _own_wheel() -> dict[str, bytes]:
-    """The running splatfix as a wheel, by its name: what builds the image is what wrote its Dockerfile, also where no index
+    """Make a wheel of the running splatfix, by its name: what builds the image is what wrote its Dockerfile, also where no index
     has it."""
     files = {name: path.read_bytes() for name, path in own_source().items()}
     requires = [text for text in requires_of("splatfix") or () if "extra ==" not in text]

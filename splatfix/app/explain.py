@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -14,19 +15,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
 
-from splatfix.app.answers import Answers
 from splatfix.app.result import Result
 from splatfix.checks import run_checks, select
-from splatfix.context import Goal, make_context
-from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.step import Step, run, say
+from splatfix.context import Context, Goal, make_context
+from splatfix.context.commands import pip, python_option
+from splatfix.core.errors import Exit, Rejected, SplatfixError
+from splatfix.core.step import PlainStep, Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
 from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts import choose_python, gather, load
-from splatfix.knowledge.failures import failure_class, failure_classes, spelled
+from splatfix.knowledge.dropins import dropin_named
+from splatfix.knowledge.failures import Failure, failure_class, failure_classes, spelled
 from splatfix.knowledge.tables import pair
 from splatfix.model import Facts, Finding, Status
+from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
+from splatfix.model.steps import MakeDropin
+from splatfix.plan import Case, rank
+from splatfix.plan.requirements import usable_torch
 from splatfix.report import console as consoles
 from splatfix.report import explanation as report
 
@@ -34,6 +40,7 @@ _COPY_IN_MEMORY = 8 << 20
 """Bytes of a command's output that are kept in memory; more of it goes to a temporary file."""
 _ELSEWHERE = ("apptainer", "docker", "kubectl", "podman", "singularity", "ssh", "sudo", "wsl", "wsl.exe")
 """Programs that run a command somewhere else: what is true of this machine need not be true there."""
+_NO_COMPILER = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC of a CUDA torch compiles"
 
 
 class ExplainRequest(Struct, frozen=True):
@@ -83,20 +90,17 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
     else:
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
-    exit_code: int = Exit.OK
-    collect: tuple[Step, ...] = ()
+    exit_code, collect = Exit.OK, list[Step]()
     if explanation is not None and not explanation.recognised:
         exit_code = Exit.UNDETERMINED
         start = "Give the whole log, from the command on: the cause stands at the first error, not the last."
-        again = say("For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1.")
-        collect = (say(start), again)
+        again = "For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."
+        collect = [say(start), say(again)]
         if request.facts_file is None and request.python is None:
             save = ("splatfix", "diagnose", "--save", "facts.json")
-            collect = (say(start), run(*save, text="Facts of the machine, for --facts"), again)
+            collect.insert(1, run(*save, text="Facts of the machine, for --facts"))
         if explanation.success:
-            collect = (say("If something fails after it, give the log of that command."),)
-    if command_exit_code is not None:
-        exit_code = command_exit_code
+            collect = [say("If something fails after it, give the log of that command.")]
 
     def data() -> dict[str, Any]:
         return report.document(
@@ -108,7 +112,8 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
             report.show(consoles.err() if request.command else console, explanation, collect)
 
     causes = explanation.causes if explanation is not None else ()
-    return Explained(command="explain", data=data, text=text, exit_code=exit_code, causes=causes)
+    code: int = exit_code if command_exit_code is None else command_exit_code
+    return Explained(command="explain", data=data, text=text, exit_code=code, causes=causes)
 
 
 def list_classes(name: str = "") -> Result:
@@ -121,8 +126,7 @@ def list_classes(name: str = "") -> Result:
     if name:
         classes = tuple(item for item in classes if item.name == spelled(name))
         if not classes:
-            todo = run("splatfix", "explain", "--list", text="List the classes")
-            raise usage_error("unknown-class", f"There is no failure class {name!r}.", todo)
+            raise SplatfixError.of("app.unknown-class", name=name)
 
     def text(console: Console) -> None:
         if name:
@@ -135,22 +139,21 @@ def list_classes(name: str = "") -> Result:
 
 @contextmanager
 def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
-    """A log as bytes: a file, or standard input."""
+    """Open a log as bytes: a file, or standard input."""
     path = request.log
     if request.words:
         yield io.BytesIO(request.words.encode("utf-8", "replace"))
-        return
-    if path is None or str(path) == "-":
+    elif path is None or str(path) == "-":
         if sys.stdin is None or sys.stdin.isatty():
             raise SplatfixError.of("app.no-log")
         yield sys.stdin.buffer
-        return
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
-    with stream:
-        yield stream
+    else:
+        try:
+            stream = path.open("rb")
+        except OSError as error:
+            raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
+        with stream:
+            yield stream
 
 
 def _facts_here(python: str | None) -> tuple[Facts, str]:
@@ -233,3 +236,68 @@ def _fitted(
     if not any(step.kind == "install-nvrtc" for step in steps):
         steps += without_compiler
     return replace(cause, fix=tuple(dict.fromkeys([*steps, *general] if steps else cause.fix)))
+
+
+class Answers:
+    """What answers each class of failure, as commands: on one machine, else where any machine takes them."""
+
+    def __init__(self, context: Context | None = None) -> None:
+        """Take the machine where it failed; None where its facts are not known."""
+        self._context = context
+
+    def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
+        """Return drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
+
+        Args:
+            dropins: modules it concerns that have such a drop-in.
+        """
+        context = self._context
+        if not dropins or not failure.answer.without_compiler:
+            return ()
+        text, named = _NO_COMPILER, tuple(dropins)
+        if not all(dropin_named(name) for name in dropins):
+            # several packages share the name of a rasterizer: the checkout says which of them is meant
+            text, named = f"{text} (in the trainer's folder)", (".",)
+        argv: tuple[str, ...] = ("splatfix", "install", *named, "--backend", "nvrtc")
+        if context is None:
+            return (run(*argv, text=text),)
+        # why there is no usable torch is told by the plan, to who asks for one
+        if isinstance(usable_torch(context, cuda=True), Rejected):
+            if context.platform is None:
+                return ()
+            text = f"{text}; install a CUDA build of torch first"
+        argv += python_option(context.facts)
+        if not context.archs:
+            argv += ("--target", "ARCH")
+        return (run(*argv, text=text),)
+
+    def to(self, failure: Failure) -> tuple[Step, ...]:
+        """Return the commands that answer a class of failure; () where none is known to."""
+        answer, context = failure.answer, self._context
+        if answer.pip and context is None:
+            text = "In the environment where it failed"
+            return (run("python", "-m", "pip", "install", *answer.pip, text=text),)
+        if answer.pip and context is not None:
+            return (pip(context.facts, "install", *answer.pip),)
+        if answer.option == "other-torch":
+            return self._first((OptionKind.OTHER_TORCH,))
+        if answer.option == "build":
+            return self._first(BUILDING) or self._first(REPLACING)
+        return answer.steps
+
+    @cached_property
+    def _options(self) -> tuple[Plan, ...]:
+        if self._context is None:
+            return ()
+        return rank(Case(context=self._context)).available
+
+    def _first(self, kinds: Collection[OptionKind]) -> tuple[Step, ...]:
+        """Return the steps of the least invasive available option of these kinds."""
+        plan = next((plan for plan in self._options if plan.kind in kinds), None)
+        steps = []
+        for step in plan.steps if plan else ():
+            by_nvrtc = isinstance(step, MakeDropin) and step.backend == "nvrtc"
+            # a step of a plan begins in lower case, behind its number
+            text = step.text[:1].upper() + step.text[1:]
+            steps.append(PlainStep(text, step.command, "install-nvrtc" if by_nvrtc else ""))
+        return tuple(steps)

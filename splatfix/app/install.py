@@ -11,16 +11,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.app.interrupts import environment_state, on_interrupt
-from splatfix.app.options import checkout_of, lanes
+from splatfix.app.options import lanes
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
-from splatfix.core.errors import Exit, Rejected, SplatfixError, require
+from splatfix.core.errors import Exit, Rejected, require
 from splatfix.core.proof import RungName
+from splatfix.core.reading import resolved_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
-from splatfix.facts import LiveSystem, checkout_around, gather, load, resolved_folder, with_checkout
+from splatfix.facts import System, gather, load
+from splatfix.facts.checkout import checkout_around, with_checkout
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
 from splatfix.install.ask import ask_plan
 from splatfix.install.repair import plan_repair
@@ -30,20 +32,10 @@ from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Facts
 from splatfix.model.inquiry import Inquiry
 from splatfix.model.steps import WITHOUT_COMPILER, BuildWheel
-from splatfix.plan import (
-    NO_SOURCES,
-    Case,
-    Options,
-    Plan,
-    Ranking,
-    best,
-    has_stack_files,
-    rank,
-    rank_request,
-    summarise,
-)
+from splatfix.plan import NO_SOURCES, Case, Options, Plan, Ranking, has_stack_files, summarise
 from splatfix.plan import Request as Request  # built by the command line
-from splatfix.plan.checkout import NoExtension, absolute
+from splatfix.plan.checkout import NoExtension, absolute, many_things
+from splatfix.plan.rank import best, rank, rank_request
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
@@ -128,13 +120,10 @@ def require_downloads(plan: Plan) -> None:
                 if package:
                     spare = "On Debian and Ubuntu this spares the download"
                     todo.insert(0, run("sudo", "apt-get", "install", package, text=spare))
-                raise SplatfixError.of(
-                    "app.download-unreachable",
-                    todo=tuple(todo),
-                    subject=step.subject,
-                    address=address,
-                    reason=error,
-                ) from error
+                refusal = Rejected.of(
+                    "app.download-unreachable", subject=step.subject, address=address, reason=error
+                )
+                raise replace(refusal, todo=tuple(todo)).error() from error
 
 
 def carried_out(
@@ -161,15 +150,10 @@ def carried_out(
         install_progress(console.err(), verbose=request.verbose) as progress,
     ):
         cache = WheelCache() if request.use_cache else None
-        outcome = execute(
-            plan,
-            facts,
-            progress=progress,
-            cache=cache,
-            reinstall=request.reinstall,
-            fetchers=wheels.fetchers,
+        done = execute(
+            plan, facts, progress=progress, cache=cache, reinstall=request.reinstall, fetchers=wheels.fetchers
         )
-        outcome = measured(outcome, facts, revert)
+        outcome = measured(done, facts, revert)
     return Result(
         "install",
         lambda: installation.install_document(outcome=outcome),
@@ -323,7 +307,7 @@ def _prepare(
     # the probes look where torch and nvcc would: the variable is how those are told of a toolkit off the usual paths
     if to_install.cuda_home is not None:
         cuda_home = str(Path(to_install.cuda_home).expanduser().absolute())
-        system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})
+        system = System(env={**os.environ, "CUDA_HOME": cuda_home})
     facts = gather(interpreter, system=system)
     if checkout is not None:
         facts = with_checkout(facts, checkout, source_patterns(), started=True)
@@ -347,6 +331,16 @@ def _checkouts(sources: Sequence[str]) -> list[Path]:
     """List the checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
     folders = filter(None, map(resolved_folder, sources))
     return list(dict.fromkeys(map(checkout_around, folders)))
+
+
+def checkout_of(sources: Sequence[str]) -> Path | None:
+    """Return the one folder that was named, to be read as ``diagnose --repo`` reads it, so that both judge it alike."""
+    if len(sources) != 1:
+        return None
+    folder = Path(sources[0]).expanduser()
+    if folder.is_dir() and many_things(folder.resolve()) is None:
+        return folder
+    return None
 
 
 def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
@@ -378,12 +372,7 @@ def planned(case: Case, *, named: bool) -> Plan | Rejected:
     # what is installed could be meant
     context = case.context
     rebuild = [context.reinstall(name, text=f"To rebuild the installed {name}") for name in context.owners]
-    return Rejected(
-        code="no-source",
-        what=f"No SOURCE was named. {problem}",
-        todo=(*todo, *rebuild),
-        exit_code=Exit.USAGE,
-    )
+    return Rejected.of("app.no-source", problem=problem, todo=(*todo, *rebuild))
 
 
 def install_step(plan: Plan) -> Step:
@@ -400,8 +389,7 @@ def next_steps(outcome: InstallOutcome, facts: Facts) -> tuple[Step, ...]:
     python = outcome.plan.python
     if not any(has_reference(item.subject) for item in outcome.items):
         return (run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment"),)
-    for item in outcome.items:
-        for rung in item.proof:
-            if rung.name is RungName.COMPUTES and rung.reached:
-                return training_steps(facts, "--python", python)
+    rungs = [rung for item in outcome.items for rung in item.proof]
+    if any(rung.name is RungName.COMPUTES and rung.reached for rung in rungs):
+        return training_steps(facts, "--python", python)
     return (run("splatfix", "certify", "--level", "2", "--python", python, text="Next: check accuracy"),)

@@ -72,8 +72,8 @@ def certify_in_container(request: ContainerRequest) -> Result:
 
 
 def _all(lanes: Sequence[Lane], certify: Callable[[Lane], Result]) -> dict[str, Result | SplatfixError]:
-    """What became of each lane; with Ctrl-C, of those that had ended before, if there are any. What ends a lane without a
-    certificate is shown at once."""
+    """Return what became of each lane; with Ctrl-C, of those that had ended before, if there are any. What ends a lane without
+    a certificate is shown at once."""
     outcomes: dict[str, Result | SplatfixError] = {}
     try:
         for lane in lanes:
@@ -88,25 +88,18 @@ def _all(lanes: Sequence[Lane], certify: Callable[[Lane], Result]) -> dict[str, 
     except KeyboardInterrupt:
         if not outcomes:
             raise
-    text = "It was interrupted; what it left in its folder certifies nothing."
-    stopped = SplatfixError("interrupted", text, exit_code=Exit.INTERRUPTED)
+    stopped = SplatfixError.of("app.lane-interrupted")
     return {lane.name: outcomes.get(lane.name, stopped) for lane in lanes}
 
 
 def _merged(out: Path, outcomes: dict[str, Result | SplatfixError]) -> Result:
-    """The matrix of the certificates, with the lanes that gave none; the exit code of the worst."""
-    reports, refused = [], {}
-    for name, outcome in outcomes.items():
-        if isinstance(outcome, SplatfixError):
-            refused[name] = outcome
-        else:
-            reports.append(out / name)
-    result = merge(reports, out, refused)
+    """Merge the certificates, with the lanes that gave none; the exit code is that of the worst."""
+    refused = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SplatfixError)}
+    result = merge([out / name for name in outcomes if name not in refused], out, refused)
     codes = [int(outcome.exit_code) for outcome in outcomes.values()]
-    if Exit.INTERRUPTED in codes:
-        over = len(codes) - codes.count(Exit.INTERRUPTED)
-        text = f"Interrupted: of {len(codes)} lanes {over} had ended; the matrix has them all."
-        error = SplatfixError("interrupted", text, exit_code=Exit.INTERRUPTED)
+    over = len(codes) - codes.count(Exit.INTERRUPTED)
+    if over < len(codes):
+        error = SplatfixError.of("app.lanes-interrupted", lanes=len(codes), over=over)
         return replace(result, exit_code=Exit.INTERRUPTED, error=error)
     worst: int = next((code for code in _WORST_FIRST if code in codes), Exit.OK)
     if result.error:

@@ -1,6 +1,6 @@
 """After an installation, where a GPU is: the kernels that were installed are run against the float64 references."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -8,7 +8,7 @@ from splatfix.certify import IMPLEMENTATIONS, KernelCheck, Outcome
 from splatfix.certify import verify as check_kernels
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.install import InstalledItem, InstallOutcome
+from splatfix.install import InstallOutcome
 from splatfix.model import Facts
 
 
@@ -26,16 +26,16 @@ def measured(
     Raises:
         SplatfixError: ``computes-wrongly`` with the errors that were measured, or how the kernel's process ended.
     """
-    called = {_top(module) for _, module in IMPLEMENTATIONS}
+    called = _tops(module for _, module in IMPLEMENTATIONS)
     # nouveau is a driver too, and has no CUDA level
     driver, gpus = facts.machine.driver.value, facts.machine.gpus.value or ()
     has_gpu = driver and driver.cuda and any(gpu.vendor == "nvidia" for gpu in gpus)
-    if not has_gpu or not any(_tops(item) & called for item in outcome.items):
+    if not has_gpu or not any(_tops(item.modules) & called for item in outcome.items):
         return outcome
     checks = verify(outcome.plan.python, "cuda")
     items = []
     for item in outcome.items:
-        of_item = [check for check in checks if _top(check.implementation) in _tops(item)]
+        of_item = [check for check in checks if _tops([check.implementation]) & _tops(item.modules)]
         wrong = [check for check in of_item if check.outcome is Outcome.FAILED]
         if wrong:
             state = "It was installed already, and nothing was changed."
@@ -57,12 +57,8 @@ def measured(
     return replace(outcome, items=tuple(items))
 
 
-def _tops(item: InstalledItem) -> set[str]:
-    return {_top(module) for module in item.modules}
-
-
-def _top(module: str) -> str:
-    return module.partition(".")[0]
+def _tops(modules: Iterable[str]) -> set[str]:
+    return {module.partition(".")[0] for module in modules}
 
 
 def _errors(check: KernelCheck) -> str:

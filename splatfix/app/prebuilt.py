@@ -8,20 +8,16 @@ from msgspec import Struct, field
 
 from splatfix.context import Context
 from splatfix.core.errors import Exit, Rejected
+from splatfix.core.reading import resolved_folder
 from splatfix.core.redact import without_credentials
-from splatfix.facts import resolved_folder
+from splatfix.core.words import few
 from splatfix.model import Considered
 from splatfix.model.steps import FetchWheel
 from splatfix.plan import Request
 from splatfix.plan.checkout import read_sources
-from splatfix.wheels import (
-    Finder,
-    Search,
-    chosen_indexes,
-    is_name,
-    wanted_by_name,
-    wanted_by_source,
-)
+from splatfix.wheels.listing import chosen_indexes
+from splatfix.wheels.model import Search
+from splatfix.wheels.search import Finder, is_name, wanted_by_name, wanted_by_source
 from splatfix.wheels.web import Web
 
 
@@ -41,12 +37,12 @@ class Prebuilt(Struct, frozen=True):
         rejected = []
         for search in self.searches:
             if search.best is None:
-                considered = (*search.unanswered, *search.rejected[:2])
-                reasons = [f"{item.what}: {item.why}" for item in considered]
-                if len(search.rejected) > 2:
-                    reasons.append(f"{len(search.rejected) - 2} more do not suit either")
-                why = "; ".join(reasons) or f"no wheel in {', '.join(search.asked) or 'any index'}"
-                rejected.append(Considered(f"a prebuilt wheel of {search.name}", why))
+                considered = (*search.unanswered, *search.rejected)
+                asked = ", ".join(search.asked) or "any index"
+                why = few([f"{item.what}: {item.why}" for item in considered], 3, "; ")
+                rejected.append(
+                    Considered(f"a prebuilt wheel of {search.name}", why or f"no wheel in {asked}")
+                )
         return tuple(rejected)
 
     @property
@@ -78,10 +74,9 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
     if not request.find or request.backend not in ("native", "wheels", "auto"):
         return NO_WHEELS
     maintained = request.backend != "wheels"
-    if not maintained:
-        for text in request.sources:
-            if resolved_folder(text) is None:
-                wanted_by_name(text)  # raises where it is no name either
+    # with wheels alone what is no folder has to be a name
+    names = [text for text in request.sources if is_package(text, known=not maintained)]
+    wanted = {name: wanted_by_name(name) for name in names}
     chosen = chosen_indexes(request.indexes, maintained=maintained, offline=request.offline)
     torch, interpreter = context.torch, context.interpreter
     if not chosen:
@@ -90,8 +85,6 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
         return Prebuilt(not_looked="a wheel must fit torch, and no CUDA build of torch is in the environment")
     if context.no_target:
         return Prebuilt(not_looked="no GPU is here that a wheel could be for: name one with --target")
-    names = tuple(filter(is_package, request.sources))
-    wanted = {name: wanted_by_name(name) for name in names}
     read = read_sources((text for text in request.sources if text not in names), context.facts)
     if not isinstance(read, Rejected):  # the plan says what is wrong with them
         sources = read.built_from.items()
@@ -99,7 +92,7 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
     web = Web((*indexes, *(index.address for index in chosen)))
     searches, steps, fetchers = [], {}, {}
     for label, item in wanted.items():
-        finder = Finder(item, context, interpreter, torch, web)
+        finder = Finder(item, context, torch, web)
         search = finder.find(chosen)
         searches.append(search)
         if search.best:
@@ -115,6 +108,10 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
     return Prebuilt(steps, fetchers, tuple(searches))
 
 
-def is_package(source: str) -> bool:
-    """Tell whether a source is no folder but the name of a package."""
-    return resolved_folder(source) is None and is_name(source)
+def is_package(source: str, *, known: bool = False) -> bool:
+    """Tell whether a source is no folder but the name of a package.
+
+    Args:
+        known: nothing but a folder or a name was asked for.
+    """
+    return resolved_folder(source) is None and (known or is_name(source))

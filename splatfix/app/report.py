@@ -19,7 +19,6 @@ from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Rejected, SplatfixError, require
 from splatfix.core.files import make_folder, set_aside, write_json, write_text
-from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report import certificate, comparison, merged, merging
@@ -30,7 +29,6 @@ from splatfix.report.templates import fill_in
 PAGE, TEXT, ROWS, DATA = "certificates.html", "certificates.md", "certificates.csv", "certificates.json"
 _DIFFERENCE = {True: Exit.OK, False: Exit.FAILURE, None: Exit.UNDETERMINED}
 _SET_ASIDE = re.compile(r"previous(-\d+)?")
-_WHAT_TO_NAME = say("Name files that splatfix certify wrote (certificate.json), or folders with such files.")
 
 
 class Shown(Result, frozen=True, kw_only=True):
@@ -46,8 +44,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
     """
     stored = require(read_stored(path))
-    sha256 = stored.sha256
-    subject = stored.certificate
+    subject, sha256 = stored.certificate, stored.sha256
     content = {name: value for name, value in stored.whole.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
     page = stored.path.with_suffix(".html")
@@ -65,7 +62,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         ),
         forms={
             **forms_of(subject, stored.options, sha256),
-            "html": lambda: _page(stored, sha256),
+            "html": lambda: _page(stored),
         },
     )
 
@@ -102,8 +99,8 @@ def diff(a: Path, b: Path) -> Result:
     )
 
 
-def _page(stored: Stored, sha256: str) -> str:
-    """The page, made from the report folder; what is gone from there is said on standard error."""
+def _page(stored: Stored) -> str:
+    """Return the page, made from the report folder; what is gone from there is said on standard error."""
     folder = stored.path.parent
     named = [name for scene in stored.certificate.scenes for name in (*scene.images, scene.log) if name]
     if missing := [name for name in named if not (folder / name).is_file()]:
@@ -111,7 +108,7 @@ def _page(stored: Stored, sha256: str) -> str:
         show_message(f"Not in the page, because not in {folder}: {files}.")
     facts = stored.facts
     matrix = binary_matrix(make_context(facts))
-    return certificate_page(stored.certificate, facts, folder, stored.options, matrix, sha256)
+    return certificate_page(stored.certificate, facts, folder, stored.options, matrix, stored.sha256)
 
 
 def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError] | None = None) -> Result:
@@ -130,7 +127,7 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError) as absent:
-            raise SplatfixError.of("app.nothing-to-read", path=path, todo=(_WHAT_TO_NAME,)) from absent
+            raise SplatfixError.of("app.nothing-to-read", path=path) from absent
         except OSError:
             continue  # it may be there: whoever reads it lists it with the reason
     unreadable: list[tuple[str, str]] = []
@@ -171,9 +168,8 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         write_text(out / ROWS, merged.comma_separated(matrix, unreadable, lanes))
         write_json(out / DATA, envelope("report merge", Exit.OK, content))
     else:
-        exit_code = Exit.UNDETERMINED
-        text = "No certificate could be read, and nothing was written."
-        error = SplatfixError("nothing-to-merge", text, todo=(_WHAT_TO_NAME,), exit_code=exit_code)
+        error = SplatfixError.of("app.nothing-to-merge")
+        exit_code = error.exit_code
     return Result(
         "report merge",
         lambda: content,
@@ -184,40 +180,33 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
 
 
 def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator[str]:
-    """Each file once: those named, and every certificate.json below the folders named. Links to folders are not followed,
-    and what ``certify`` set aside is left out."""
+    """Yield each file once: those named, and every certificate.json below the folders named. Links to folders are not
+    followed, and what ``certify`` set aside is left out. Folders that cannot be listed, or have none, are unreadable."""
+
+    def refused(error: OSError) -> None:
+        unreadable.append((os.fspath(error.filename), error.strerror or str(error)))
+
     visited: set[str] = set()
     for path in paths:
-        files: Iterable[str] = [os.fspath(path)]
+        files = [os.fspath(path)]
         if path.is_dir():
-            files = _certificates_below(os.fspath(path), unreadable)
-        any_there = False
+            files = []
+            for folder, folders, names in os.walk(path, onerror=refused):
+                # os.walk goes into what is left in this list, in its order
+                folders[:] = sorted(name for name in folders if not _SET_ASIDE.fullmatch(name))
+                if NAME in names:
+                    files.append(f"{folder}{os.sep}{NAME}")
+        if not files:
+            unreadable.append((os.fspath(path), f"there is no {NAME} in it"))
         for file in files:
-            any_there = True
             absolute = os.path.normpath(Path(file).absolute())
             if absolute not in visited:
                 visited.add(absolute)
                 yield file
-        if not any_there:
-            unreadable.append((os.fspath(path), f"there is no {NAME} in it"))
-
-
-def _certificates_below(folder: str, unreadable: list[tuple[str, str]]) -> Iterator[str]:
-    """Every certificate.json below a folder, but of what was set aside; folders that cannot be listed are added to
-    ``unreadable``, with the reason."""
-
-    def refused(error: OSError) -> None:
-        unreadable.append((os.fspath(error.filename or folder), error.strerror or str(error)))
-
-    for path, folders, files in os.walk(folder, onerror=refused):
-        # os.walk goes into what is left in this list, in its order
-        folders[:] = sorted(name for name in folders if not _SET_ASIDE.fullmatch(name))
-        if NAME in files:
-            yield f"{path}{os.sep}{NAME}"
 
 
 def _link(file: str, out: Path) -> str:
-    """A relative URL from the folder ``out`` to the certificate's page, or to the file where there is no page."""
+    """Return a relative URL from the folder ``out`` to the certificate's page, or to the file where there is no page."""
     target = file
     page = f"{file.removesuffix('.json')}.html"
     if Path(page).is_file():

@@ -7,16 +7,17 @@ import html
 import io
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import dumps
 from splatfix.core.redact import without_credentials
 from splatfix.core.streams import discard_output
+from splatfix.knowledge import Arch, RequestedTarget, parse_requested, parse_targets
 from splatfix.report.documents import envelope
 
 if TYPE_CHECKING:
@@ -78,9 +79,9 @@ def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
     """Show a result on standard output, as text where neither JSON nor one of its forms is asked for; returns the exit code
     of the process."""
     if form in result.forms:
-        _write_text(result.forms[form]())
+        _write(result.forms[form]())
     elif as_json:
-        _write(result.document())
+        _write(dumps(result.document()))
     else:
         consoles = _consoles()
         result.text(consoles.out())
@@ -93,7 +94,7 @@ def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int
     """Show an error that ended a command; returns the exit code of the process."""
     if as_json:
         try:
-            _write(envelope(command, problem.exit_code, {}, problem))
+            _write(dumps(envelope(command, problem.exit_code, {}, problem)))
             sys.stdout.flush()
         except OSError:  # writing there is what failed (a full disk)
             discard_output()
@@ -104,12 +105,8 @@ def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int
     return int(problem.exit_code)
 
 
-def _write(document: Mapping[str, Any]) -> None:
-    _write_text(dumps(document))
-
-
-def _write_text(text: str) -> None:
-    """On standard output, as UTF-8 whatever the terminal's encoding is."""
+def _write(text: str) -> None:
+    """Write on standard output, as UTF-8 whatever the terminal's encoding is."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text)
@@ -157,6 +154,32 @@ def target_python(given: str | None) -> str:
     if choice.python and given is None and not choice.activated:
         show_message(f"Environment: {choice.python}, {choice.why}.")
     return choice.interpreter()
+
+
+def archs(targets: Iterable[str] | None) -> tuple[Arch, ...]:
+    """Read ``--target`` values where only a named GPU makes sense, each once, in the order given.
+
+    Raises:
+        SplatfixError: ``unknown-arch`` (exit code 2), also for ``auto``.
+    """
+    try:
+        return tuple(dict.fromkeys(arch for text in _each(targets) for arch in parse_targets(text)))
+    except ValueError as error:
+        raise usage_error("unknown-arch", str(error)) from error
+
+
+def archs_or_auto(targets: Iterable[str] | None) -> tuple[RequestedTarget, ...]:
+    """Read ``--target`` values as :func:`archs` does, ``auto`` for this machine's own GPUs among them."""
+    try:
+        return parse_requested(_each(targets))
+    except ValueError as error:
+        raise usage_error("unknown-arch", str(error)) from error
+
+
+def _each(targets: Iterable[str] | None) -> Iterable[str]:
+    if isinstance(targets, str):  # one name, and not its letters
+        return (targets,)
+    return targets or ()
 
 
 def is_terminal() -> bool:

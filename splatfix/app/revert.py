@@ -4,9 +4,8 @@ from rich.console import Console
 
 from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.result import Result, target_python
-from splatfix.core.runner import Runner
 from splatfix.core.step import run
-from splatfix.install import RevertOutcome, WheelCache, read_journal, revert_all
+from splatfix.install import Journal, RevertOutcome, WheelCache, revert_all
 from splatfix.install import revert as revert_one
 from splatfix.install.environment import open_environment
 from splatfix.report import console as consoles
@@ -17,7 +16,7 @@ from splatfix.report.console import show_step
 def show_journal(python: str | None) -> Result:
     """What splatfix has changed in an environment."""
     interpreter = target_python(python)
-    entries = read_journal(interpreter)
+    entries = Journal(open_environment(interpreter).state_folder).entries()
     return Result(
         "revert",
         lambda: installation.revert_document((), entries),
@@ -54,14 +53,14 @@ def revert(
             )
             for outcome in outcomes:
                 installation.show_revert(console, outcome)
-        elif not any(one.active for one in read_journal(interpreter)):
+        elif not any(one.active for one in Journal(environment.state_folder).entries()):
             cache = WheelCache()
             installation.show_left(console, cache.folder, cache.entries())
 
     interpreter = target_python(python)
+    environment = open_environment(interpreter)
     # what an interrupt is told of is what differs from now
-    state = environment_state(open_environment(interpreter, Runner()).prefix, interpreter)
-    with on_interrupt(state):
+    with on_interrupt(environment_state(environment.prefix, interpreter)):
         if everything:
             outcomes = tuple(revert_all(interpreter, dry_run=dry_run, each=show))
         else:

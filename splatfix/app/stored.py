@@ -13,15 +13,13 @@ from msgspec import Struct
 from splatfix import __version__
 from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.codec import from_json, parse_json
-from splatfix.core.errors import Exit, Rejected
+from splatfix.core.errors import Rejected
 from splatfix.core.reading import read_bytes
-from splatfix.core.step import run, say
 from splatfix.model import Facts
 from splatfix.model.option import Options
 from splatfix.report.documents import SCHEMA_VERSION
 
 NAME = "certificate.json"
-_MAKE_ONE = ("splatfix", "certify", "--out", "splatfix-report")
 
 
 class Stored(Struct, frozen=True):
@@ -35,18 +33,6 @@ class Stored(Struct, frozen=True):
     options: Options | None
 
     @property
-    def facts(self) -> Facts:
-        """Of the machine.
-
-        Raises:
-            SplatfixError: ``not-a-certificate`` (exit code 2).
-        """
-        try:
-            return from_json(Facts, self.whole.get("facts"))
-        except ValueError as error:
-            raise _changed(self.path, self.document, error).error() from error
-
-    @property
     def whole(self) -> dict[str, Any]:
         """The document with the facts.
 
@@ -55,6 +41,14 @@ class Stored(Struct, frozen=True):
         """
         try:
             return dict(parse_json(self.content.decode("utf-8-sig")))
+        except ValueError as error:
+            raise _changed(self.path, self.document, error).error() from error
+
+    @property
+    def facts(self) -> Facts:
+        """Those of the machine; else ``not-a-certificate``, as :attr:`whole`."""
+        try:
+            return from_json(Facts, self.whole.get("facts"))
         except ValueError as error:
             raise _changed(self.path, self.document, error).error() from error
 
@@ -75,9 +69,7 @@ def read_stored(path: Path) -> Stored | Rejected:
     """Read a certificate.json, or the one in a report folder; rejected with exit code 2."""
     file = path / NAME if path.is_dir() else path
     if file != path and not os.path.lexists(file):
-        todo = run(*_MAKE_ONE, text="Name the folder of a report, or make one with")
-        what = f"There is no {NAME} in {path}."
-        return Rejected(code="cannot-read", what=what, todo=(todo,), exit_code=Exit.USAGE)
+        return Rejected.of("app.no-certificate", name=NAME, folder=path)
     content = read_bytes(file)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
@@ -96,23 +88,11 @@ def read_stored(path: Path) -> Stored | Rejected:
         or document.get("command") != "certify"
         or document.get("verdict") not in [item.value for item in Verdict]
     ):
-        what = f"{file} is not a certificate.json of splatfix certify."
-        todo = run(*_MAKE_ONE, text="Make one with")
-        return Rejected(code="not-a-certificate", what=what, todo=(todo,), exit_code=Exit.USAGE)
+        return Rejected.of("app.not-a-certificate", file=file)
     version, by = document.get("schema_version"), document.get("splatfix_version")
     if version != SCHEMA_VERSION or not isinstance(by, str):
-        cure = f"Use splatfix {by} to show it, or certify again."
-        if by == __version__:
-            cure = (
-                f"This splatfix {by} does not write that schema_version: a newer state of it did, or the file was changed. "
-                "Use a newer splatfix to show it, or certify again."
-            )
         return Rejected.of(
-            "app.other-schema",
-            file=file,
-            by=f"splatfix {by} with schema_version {version}",
-            here=f"splatfix {__version__} reads {SCHEMA_VERSION}",
-            todo=(say(cure),),
+            "app.other-schema", file=file, by=by, version=version, here=__version__, reads=SCHEMA_VERSION
         )
     try:
         parts = {name: document[name] for name in Certificate.__struct_fields__ if name in document}

@@ -13,24 +13,12 @@ from splatfix.app.result import Result, show_message
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
 from splatfix.budget.memory import card_phases, host_phases
-from splatfix.budget.model import (
-    IN_VIEW,
-    LIMIT,
-    Budget,
-    Card,
-    Expected,
-    Need,
-    Phase,
-    SettingChange,
-    Span,
-    Verdict,
-)
+from splatfix.budget.model import IN_VIEW, LIMIT, Budget, Card, Expected, Need, Phase, Span, Verdict
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.core.reading import is_folder
-from splatfix.core.step import say
 from splatfix.facts.scene.reader import scenes_below
 from splatfix.facts.scene.size import SceneSize, read_scene_size
 from splatfix.knowledge.scene_readers import scene_readers
@@ -80,8 +68,7 @@ def foretell(request: VramRequest) -> Result:
             raise SplatfixError.of("app.no-stack", known=tuple(known_names()))
         raise SplatfixError.of("app.unknown-stack", name=request.stack, known=tuple(known_names()))
     if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
-        todo = say("Give the Gaussians that you expect with --gaussians.")
-        raise usage_error("no-budget", f"{stack.key} has no option that caps the Gaussians.", todo)
+        raise SplatfixError.of("app.no-budget", stack=stack.key)
     request = replace(request, stack=stack.key)
     if stack.key == "mcmc":
         request = replace(request, strategy="mcmc")
@@ -109,9 +96,7 @@ def foretell(request: VramRequest) -> Result:
         minutes = minutes_expected(need, request.iterations)
     limit = int(LIMIT * card.memory_bytes)
     verdict = verdict_of(phases, limit)
-    changes: tuple[SettingChange, ...] = ()
-    if verdict is not Verdict.FITS:
-        changes = tuple(changes_for(need, limit))
+    changes = changes_for(need, limit) if verdict is not Verdict.FITS else ()
     budget = Budget(
         card=card,
         limit_bytes=limit,
@@ -123,7 +108,7 @@ def foretell(request: VramRequest) -> Result:
         host=hosts,
         gaussians=expected,
         minutes=minutes,
-        changes=changes,
+        changes=tuple(changes),
         largest=largest_for(need, limit),
         unit=families()[stack.family].unit if stack.family else "Gaussians",
         calibration=note,
@@ -139,7 +124,7 @@ def foretell(request: VramRequest) -> Result:
 
 
 def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
-    """A training exceeds a card by any phase that is known, and fits it where all are known and none may take more."""
+    """Judge that a training exceeds a card by any phase that is known, and fits it where all are known and none may take more."""
     known = [phase for phase in phases.values() if phase is not None]
     if any(phase.peak_bytes > limit for phase in known):
         return Verdict.EXCEEDS
@@ -151,11 +136,11 @@ def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
 def _largest_scene(folder: Path) -> tuple[Path, SceneSize, int]:
     """The scene of a folder, or that with the most pixels of those in it, and of how many."""
     if not is_folder(folder):
-        raise _no_scene(f"there is no folder {folder}")
+        raise SplatfixError.of("app.not-a-scene", why=f"there is no folder {folder}")
     read = {scene: read_scene_size(scene) for scene in scenes_below(folder)}
     sizes = {scene: size for scene, size in read.items() if not isinstance(size, str)}
     if not sizes:
-        raise _no_scene(str(next(iter(read.values()))))
+        raise SplatfixError.of("app.not-a-scene", why=next(iter(read.values())))
     for why in read.values():
         if isinstance(why, str):
             show_message(f"Note: {why}.")
@@ -163,19 +148,12 @@ def _largest_scene(folder: Path) -> tuple[Path, SceneSize, int]:
     return largest, sizes[largest], len(sizes)
 
 
-def _no_scene(why: str) -> SplatfixError:
-    todo = say("Give the folder of a scene that a trainer can load, or --images and --resolution.")
-    return usage_error("not-a-scene", f"No scene: {why}.", todo)
-
-
 def _need(request: VramRequest, scene: SceneSize | None) -> Need:
-    """The numbers of the training: those that were given before those of the folder."""
-    photos, size, points, source_pixels = request.photos, request.size, request.points or 0, 0
-    channels, in_view, size_option = 3, IN_VIEW, ""
+    """Return the numbers of the training: those that were given before those of the folder."""
+    photos, size, points = request.photos, request.size, request.points or 0
+    source_pixels, channels, in_view, size_option = 0, 3, IN_VIEW, ""
     if scene is not None:
-        photos = photos or scene.photos
-        points = request.points or scene.points
-        channels = scene.channels
+        photos, points, channels = photos or scene.photos, points or scene.points, scene.channels
         source_pixels = scene.width * scene.height
         if size is None:
             size, size_option = _trained_size(request.stack, scene)
@@ -184,10 +162,7 @@ def _need(request: VramRequest, scene: SceneSize | None) -> Need:
     if photos is None or size is None:
         raise SplatfixError.of("app.no-scene-given")
     count = float(request.budget or request.gaussians or 0)
-    lpips = None
-    if request.autograd:
-        lpips = "vgg"
-    return Need(
+    need = Need(
         stack=request.stack,
         photos=photos,
         width=size[0],
@@ -201,9 +176,11 @@ def _need(request: VramRequest, scene: SceneSize | None) -> Need:
         photos_on_cpu=request.photos_on_cpu,
         strategy=request.strategy,
         autograd=request.autograd,
-        lpips=lpips,
         in_view=in_view,
     )
+    if request.autograd:
+        need = replace(need, lpips="vgg")
+    return need
 
 
 def _trained_size(stack_key: str, scene: SceneSize) -> tuple[tuple[int, int], str]:

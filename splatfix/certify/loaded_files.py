@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from splatfix.core.files import make_folder, object_in, sha256_of
 from splatfix.facts import (
-    LiveSystem,
     RecordedFile,
+    System,
     origin_folder,
     read_distributions,
     record_of,
@@ -88,7 +88,7 @@ class _Installed:
 
     def __init__(self, facts: Facts) -> None:
         interpreter = facts.environment.interpreter.value
-        self._system = LiveSystem()
+        self._system = System()
         self.sites: tuple[str, ...] = ()
         if interpreter is not None:
             self.sites = tuple(f"{os.path.realpath(site)}{os.sep}" for site in interpreter.site_packages)

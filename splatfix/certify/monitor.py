@@ -23,7 +23,7 @@ from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import run
-from splatfix.facts import LiveSystem, System
+from splatfix.facts import System
 from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import HostUse, alive, host_use
 
@@ -126,7 +126,7 @@ def target_of(
                 f"{' '.join(arguments[1:])!r} follows the process ID {arguments[0]}.",
                 run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
             )
-        return RunningProcess(int(arguments[0]), system or LiveSystem())
+        return RunningProcess(int(arguments[0]), system or System())
     return StartedCommand(arguments, sys.stderr.fileno() if quiet else None, environment)
 
 
@@ -282,7 +282,7 @@ def watch(
         interval: seconds between two samples.
         tensorboard: also write ``memory/vram_reserved_gb`` and the rest below ``folder/tensorboard``.
     """
-    machine = system or LiveSystem()
+    machine = system or System()
     started = time.monotonic()
     with contextlib.ExitStack() as open_now:
         if isinstance(target, StartedCommand):

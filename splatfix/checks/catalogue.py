@@ -27,6 +27,7 @@ from splatfix.checks.extension import jit_cache, linkage, modules, packages
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
 from splatfix.context import Context
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import say
 from splatfix.model import Evidence, Finding, Status
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
@@ -90,11 +91,13 @@ def run_checks(context: Context, checks: Iterable[Check] | None = None) -> tuple
             frame = inspect.trace()[-1]
             file = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
             message = error.what if isinstance(error, SplatfixError) else f"{type(error).__name__}: {error}"
-            crash = check.finding(
-                Status.CRASH,
-                f"The check itself broke: {message}",
-                evidence=Evidence("place", f"{file}:{frame.lineno}", "splatfix"),
-                remedy="This is a defect of splatfix. Save the facts (diagnose --save) and report it with them.",
+            summary = f"The check itself broke: {message}"
+            evidence = (Evidence("place", f"{file}:{frame.lineno}", "splatfix"),)
+            remedy = say(
+                "This is a defect of splatfix. Save the facts (diagnose --save) and report it with them."
+            )
+            crash = Finding(
+                Status.CRASH, summary, "", evidence, (remedy,), code=check.code, family=check.family
             )
             findings.append(crash)
     return tuple(findings)

@@ -6,7 +6,7 @@ from splatfix.checks.evidence import host_compiler, lack_for_builds, reason, tor
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.compilers import family_of, msc_version, newest_for_nvcc
-from splatfix.core.step import Command, PlainStep, Step, say, set_variable
+from splatfix.core.step import Command, PlainStep, Step, say
 from splatfix.core.versions import release
 from splatfix.knowledge import cpp_extension, host_compilers
 from splatfix.model import Evidence, Finding, Toolkit
@@ -14,36 +14,28 @@ from splatfix.model import Evidence, Finding, Toolkit
 check = checks_of("compiler")
 
 
-@check("host-compiler-missing", "A C++ compiler is installed")
+@check("host-compiler-missing")
 def host_compiler_missing(context: Context, this: Check) -> Iterator[Finding]:
-    """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
     compilers, compiler = context.machine.compilers, context.host_compiler
     if not compilers.known:
-        unknown = reason(compilers.error)
-        yield this.unknown("The C++ compilers of this machine could not be determined.", evidence=unknown)
+        yield this.unknown(evidence=reason(compilers.error))
     elif compiler is not None:
-        version = compiler.version or compiler.error
+        via = ", ".join(compiler.found_via)
         yield this.ok(
-            f"{compiler.kind} {compiler.version or '(version not known)'}",
-            evidence=Evidence(compiler.path, version, ", ".join(compiler.found_via)),
+            evidence=Evidence(compiler.path, compiler.version or compiler.error, via),
+            kind=compiler.kind,
+            version=compiler.version or "(version not known)",
         )
     elif context.torch_cuda is not None:
-        package = "g++"
-        if context.windows:
-            package = "the Visual Studio Build Tools (C++ workload)"
         yield this.finding(
             lack_for_builds(context),
-            "No C++ compiler was found: extensions cannot be built here.",
+            "missing-on-windows" if context.windows else "missing",
             evidence=Evidence("searched", compilers.found_via),
-            remedy=f"Install {package}.",
         )
 
 
-@check("host-gcc-too-new", "nvcc supports the host compiler")
+@check("host-gcc-too-new")
 def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
-    """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
-    are not supported"). The limit is read from the toolkit's own header. nvcc calls what CC or NVCC_CCBIN names, else
-    gcc on PATH; CXX alone does not change that."""
     toolkit, compiler = context.build_toolkit, context.nvcc_host_compiler
     if toolkit is None or compiler is None or not release(compiler.version):
         return
@@ -51,45 +43,41 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     if family == "cl":
         return
     limit = newest_for_nvcc(toolkit, family)
-    nvcc, name = f"nvcc {toolkit.version}", f"{compiler.kind} {compiler.version}"
-    evidence = (
-        host_compiler(compiler),
-        Evidence("nvcc's limit", f"{family} {limit or 'not known'}", f"crt/host_config.h of {toolkit.root}"),
-    )
     # somebody may have switched off nvcc's look at its host compiler; nvcc takes one dash or two
     switches, allowing = {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"}, ""
     for setting in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
         flags = context.variables.get(setting, "").replace("--allow", "-allow").split()
         if switches & set(flags):
             allowing = setting
+    report, case, remedy = this.fail, "", None
     if limit is None:
-        yield this.unknown(f"nvcc's limit for {family} is not known.", evidence=evidence)
+        report = this.unknown
     elif family == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
-        yield this.fail(
-            f"{nvcc} cannot read the C++ library of {name}, though its header "
-            "accepts it (\"parameter packs not expanded with '...'\" in std_function.h).",
-            evidence=evidence,
-            remedy=_other_compiler(context, toolkit, "gcc", 10),
-        )
+        case, remedy = "library-unreadable", _other_compiler(context, toolkit, "gcc", 10)
     elif major <= limit:
-        yield this.ok(f"{nvcc} accepts {name} (up to {limit}).", evidence=evidence)
+        report = this.ok
     elif allowing:
-        yield this.skip(
-            f"{name} is newer than {nvcc} knows ({family} {limit}); {allowing} allows it anyway.",
-            evidence=evidence,
-        )
+        report = this.skip
     else:
-        yield this.fail(
-            f"{name} is newer than {nvcc} accepts ({family} {limit}).",
-            evidence=evidence,
-            remedy=_other_compiler(context, toolkit, family, limit),
-        )
+        remedy = _other_compiler(context, toolkit, family, limit)
+    by_header = f"crt/host_config.h of {toolkit.root}"
+    yield report(
+        case,
+        evidence=(
+            host_compiler(compiler),
+            Evidence("nvcc's limit", f"{family} {limit or 'not known'}", by_header),
+        ),
+        remedy=remedy,
+        toolkit=toolkit,
+        compiler=compiler,
+        family=family,
+        limit=limit,
+        allowing=allowing,
+    )
 
 
-@check("host-gcc-too-old", "torch's headers support the host compiler")
+@check("host-gcc-too-old")
 def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
-    """torch's own headers refuse an old gcc ("You're trying to build PyTorch with a too old version of GCC. We need GCC 9
-    or later."). RHEL 8 and its kin bring gcc 8; newer ones come as modules, gcc-toolset packages or from conda."""
     compiler, torch = context.host_compiler, context.torch
     if compiler is None or torch is None or context.torch_cuda is None or family_of(compiler) != "gcc":
         return
@@ -97,85 +85,71 @@ def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     if oldest is None or not version or version[0] >= oldest:
         return
     yield this.warn(
-        f"{compiler.kind} {compiler.version} is too old for the headers of torch {torch.version}, which need gcc {oldest}.",
         evidence=(host_compiler(compiler), torch_version(context)),
         remedy=_newer_gcc(context, oldest),
+        compiler=compiler,
+        torch=torch,
+        oldest=oldest,
     )
 
 
-@check("host-msvc-too-new", "nvcc supports Visual Studio's compiler")
+@check("host-msvc-too-new")
 def host_msvc_too_new(context: Context, this: Check) -> Iterator[Finding]:
-    """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
-    Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
-    by itself (error STL1002), so that `-allow-unsupported-compiler` alone does not help."""
     toolkit, compiler = context.build_toolkit, context.host_compiler
     if toolkit is None or compiler is None or compiler.kind != "cl" or toolkit.msvc_max is None:
         return
-    number = msc_version(compiler)
     if len(release(compiler.version)) < 2:
-        yield this.unknown(
-            "The version of cl is not known.",
-            evidence=Evidence(compiler.path, compiler.error or "no version"),
-        )
+        yield this.unknown(evidence=Evidence(compiler.path, compiler.error or "no version"))
         return
-    evidence = (
-        Evidence("host compiler", f"{compiler.path} (_MSC_VER {number})", ", ".join(compiler.found_via)),
-        Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),
-    )
+    number, via = msc_version(compiler), ", ".join(compiler.found_via)
+    report = this.fail
     if number <= toolkit.msvc_max:
-        yield this.ok(f"nvcc {toolkit.version} accepts cl {compiler.version}.", evidence=evidence)
-        return
-    toolset = f"14.{toolkit.msvc_max % 100}"
-    yield this.fail(
-        f"cl {compiler.version} is newer than nvcc {toolkit.version} accepts (19.{toolkit.msvc_max % 100}).",
-        evidence=evidence,
-        remedy=(
-            (
-                f'In the Visual Studio Installer add the individual component "MSVC v143 C++ build tools ({toolset})", '
-                f"open a prompt with vcvars64.bat -vcvars_ver={toolset}, and set DISTUTILS_USE_SDK=1 for the build."
-            ),
-            "Or use a CUDA toolkit that accepts this compiler (12.4 or newer takes Visual Studio 17.10).",
+        report = this.ok
+    yield report(
+        evidence=(
+            Evidence("host compiler", f"{compiler.path} (_MSC_VER {number})", via),
+            Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),
         ),
+        compiler=compiler,
+        toolkit=toolkit,
+        minor=toolkit.msvc_max % 100,
     )
 
 
-@check("host-compiler-refused-by-torch", "torch supports the host compiler")
+@check("host-compiler-refused-by-torch")
 def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Finding]:
-    """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
-    which nvcc accepts. Where its table has no row for a CUDA version it only warns; with TORCH_DONT_CHECK_COMPILER_ABI, and
-    in a torch that was built from source, it does not look."""
     toolkit, compiler, torch = context.build_toolkit, context.host_compiler, context.torch
     if toolkit is None or compiler is None or torch is None or context.machine.system != "linux":
         return
     rules, family = cpp_extension.behaviour(torch.version), family_of(compiler)
-    if rules is None or family == "cl" or not release(compiler.version):
+    version = release(compiler.version)
+    if rules is None or family == "cl" or not version:
         return
     setting = context.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
     skipped = host_compilers.compiler_check_skipped(torch.version, setting)
     if skipped:
-        yield this.skip(
-            f"torch does not check the host compiler: {skipped}.", evidence=torch_version(context)
-        )
+        yield this.skip(evidence=torch_version(context), skipped=skipped)
         return
-    cuda, version = release(toolkit.version), release(compiler.version)
-    bounds = rules.bounds(family, cuda)
+    bounds = rules.bounds(family, release(toolkit.version))
     if bounds is None:
         return  # torch only warns there
-    rule = f"torch {torch.version} with CUDA {toolkit.version}"
-    evidence = (host_compiler(compiler), Evidence(rule, f"{family} {bounds}", "torch/utils/cpp_extension.py"))
+    report, remedy = this.fail, None
     if bounds.allows(version):
-        yield this.ok(
-            f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
-            evidence=evidence,
-        )
-        return
-    remedy = _other_compiler(context, toolkit, family, bounds.max_exclusive[0] - 1)
-    if version < bounds.min:
+        report = this.ok
+    elif version < bounds.min:
         remedy = _newer_gcc(context, bounds.min[0])
-    yield this.fail(
-        f"torch {torch.version} refuses {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
-        evidence=evidence,
+    else:
+        remedy = _other_compiler(context, toolkit, family, bounds.max_exclusive[0] - 1)
+    rule = f"torch {torch.version} with CUDA {toolkit.version}"
+    yield report(
+        evidence=(
+            host_compiler(compiler),
+            Evidence(rule, f"{family} {bounds}", "torch/utils/cpp_extension.py"),
+        ),
         remedy=remedy,
+        torch=torch,
+        compiler=compiler,
+        toolkit=toolkit,
     )
 
 
@@ -222,38 +196,21 @@ def _compiler_within(
     return PlainStep(command=Command(env=(("CC", c_compiler), *by_name.items())))
 
 
-_PROMPT = (
-    'Open "x64 Native Tools Command Prompt for VS", or run vcvars64.bat, and build from there, with '
-    "set DISTUTILS_USE_SDK=1."
-)
-
-
-@check("msvc-not-on-path", "cl.exe is on PATH")
+@check("msvc-not-on-path")
 def msvc_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
-    """setuptools finds Visual Studio by its own list, but torch asks `where cl` before it compiles at first use: "Command
-    '['where', 'cl']' returned non-zero exit status 1", and nvcc says "Cannot find compiler 'cl.exe' in PATH". Source:
-    `get_compiler_abi_compatibility_and_version` and `_get_vc_env` of torch/utils/cpp_extension.py."""
-    compiler = context.host_compiler
+    compiler, names = context.host_compiler, ", ".join(context.compiles_at_first_use)
     if not context.windows or compiler is None or compiler.kind != "cl" or context.torch_cuda is None:
         return
-    if any(item.kind == "cl" and "PATH" in item.found_via for item in context.machine.compilers.value or ()):
-        return
-    names = ", ".join(context.compiles_at_first_use)
-    if not names:
-        return  # a setup.py finds it all the same
-    version, via = compiler.version or "version not known", ", ".join(compiler.found_via)
-    yield this.warn(
-        f"Visual Studio is installed, but cl.exe is not on PATH: {names} cannot compile at the first import.",
-        evidence=Evidence(compiler.path, version, via),
-        remedy=_PROMPT,
+    on_path = any(
+        "PATH" in item.found_via for item in context.machine.compilers.value or () if item.kind == "cl"
     )
+    if names and not on_path:  # a setup.py finds it all the same
+        version, via = compiler.version or "version not known", ", ".join(compiler.found_via)
+        yield this.warn(evidence=Evidence(compiler.path, version, via), names=names)
 
 
-@check("msvc-x86-host", "Visual Studio's compiler targets 64 bits")
+@check("msvc-x86-host")
 def msvc_x86_host(context: Context, this: Check) -> Iterator[Finding]:
-    """In the plain "Developer Command Prompt" cl.exe compiles for 32 bits: torch's headers end in "'_addcarry_u64': identifier
-    not found", the linker in unresolved symbols. The folder of cl.exe names host and target (Hostx64\\x64); VSCMD_ARG_TGT_ARCH
-    says what the prompt was opened for."""
     if not context.windows:
         return
     prompt = context.variables.get("VSCMD_ARG_TGT_ARCH", "")
@@ -262,35 +219,22 @@ def msvc_x86_host(context: Context, this: Check) -> Iterator[Finding]:
             continue
         path = item.path.replace("/", "\\").lower()
         if path.endswith("\\x86\\cl.exe") or "\\hostx86\\" in path or prompt == "x86":
-            yield this.fail(
-                "The cl.exe on PATH is the 32-bit one: torch's headers do not compile with it.",
-                subject=item.path,
-                evidence=(
-                    Evidence("cl.exe", item.path, "PATH"),
-                    Evidence("VSCMD_ARG_TGT_ARCH", prompt or "not set"),
-                ),
-                remedy=_PROMPT,
-            )
+            asked_for = Evidence("VSCMD_ARG_TGT_ARCH", prompt or "not set")
+            yield this.fail(subject=item.path, evidence=(Evidence("cl.exe", item.path, "PATH"), asked_for))
         return  # the first on PATH is the one that is called
 
 
-@check("distutils-use-sdk-unset", "torch can build from Visual Studio's prompt")
+@check("distutils-use-sdk-unset")
 def distutils_use_sdk_unset(context: Context, this: Check) -> Iterator[Finding]:
-    """In a prompt of Visual Studio torch stops every setup.py with "It seems that the VC environment is activated but
-    DISTUTILS_USE_SDK is not set". Source: `_check_abi` of torch/utils/cpp_extension.py, which a test reads."""
     variables = context.variables
     if not context.windows or context.torch_cuda is None or "VSCMD_ARG_TGT_ARCH" not in variables:
         return
     if "DISTUTILS_USE_SDK" in variables:
         return
-    report, stopped = this.skip, "a build"
-    for item in context.sources_to_build:
-        # CMake and a plain setuptools build go through: the check is in torch's BuildExtension
-        if item.source.uses_torch_builder:
-            report, stopped = this.warn, item.source.label
-            break
+    # CMake and a plain setuptools build go through: the check is in torch's BuildExtension
+    stopped = [item.source.label for item in context.sources_to_build if item.source.uses_torch_builder]
+    report = this.warn if stopped else this.skip
     yield report(
-        f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {stopped}.",
         evidence=(variable(context, "VSCMD_ARG_TGT_ARCH"), variable(context, "DISTUTILS_USE_SDK")),
-        remedy=set_variable("DISTUTILS_USE_SDK", "1"),
+        stopped=stopped,
     )

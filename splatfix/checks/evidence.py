@@ -3,10 +3,10 @@
 import posixpath
 from collections.abc import Iterable, Iterator
 
-from splatfix.checks.registry import Check
+from splatfix.checks.registry import Check, words_in
 from splatfix.context import Context
 from splatfix.core.reading import Unread
-from splatfix.core.step import Step, run, say, set_variable
+from splatfix.core.step import Step, set_variable, step_of
 from splatfix.core.words import counted
 from splatfix.model import CheckoutSource, Compiler, Evidence, Finding, Status
 
@@ -65,51 +65,19 @@ def host_compiler(compiler: Compiler) -> Evidence:
     return Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via))
 
 
-# The program that starts a container of each kind by hand; docker for the others.
-_ENGINES = {"podman": "podman", "containerd": "nerdctl"}
-_TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+def engine_of(context: Context) -> str:
+    """Name the program that starts a container of this kind by hand."""
+    return {"podman": "podman", "containerd": "nerdctl"}.get(context.machine.container or "", "docker")
 
 
-def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
-    """Say how a container of that kind is started with the GPUs of its host, and what the host needs for it."""
-    if container == "kubernetes":
-        text = "Ask for the GPU in the pod's resources (limits: nvidia.com/gpu: 1)"
-        return (say(f"{text}; the node needs NVIDIA's device plugin."),)
-    if container == "apptainer":
-        return (run("apptainer", "exec", "--nv", "IMAGE", text="On the host, start it with --nv"),)
-    if container == "buildkit":
-        return (say("No GPU is there while an image is built; name the GPU with --target."),)
-    start = "On the host, start it with the GPU"
-    if container == "podman":
-        error = "unresolvable CDI devices', the host needs the NVIDIA Container Toolkit"
-        generate = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-        return (
-            run("podman", "run", "--device", "nvidia.com/gpu=all", "IMAGE", text=start),
-            say(f"Where it says '{error} ({_TOOLKIT}): {generate}"),
-        )
-    engine = _ENGINES.get(container, "docker")
-    if wsl:
-        host = (
-            "On Windows: NVIDIA's driver for Windows, a WSL that is up to date (wsl --update), in Docker Desktop 'Use the "
-            "WSL 2 based engine'; an engine of the distribution's own needs the NVIDIA Container Toolkit in it."
-        )
-    else:
-        host = f"The host needs the NVIDIA Container Toolkit ({_TOOLKIT})"
-        if engine == "docker":
-            host += ", then: sudo nvidia-ctk runtime configure --runtime=docker, and restart docker"
-        host += "."
-    compose = "deploy.resources.reservations.devices with driver: nvidia, count: all, capabilities: [gpu]"
-    return (
-        run(engine, "run", "--gpus", "all", "IMAGE", text=start),
-        say(f"compose: {compose}."),
-        say(host),
-    )
-
-
-def start_again(context: Context, *options: str) -> Step:
-    """Build the command that starts this container anew with these options, on its host."""
-    engine = _ENGINES.get(context.machine.container or "", "docker")
-    return run(engine, "run", *options, "IMAGE", text="On the host, start it anew")
+def start_with_gpu(context: Context) -> tuple[Step, ...]:
+    """Say how this container is started with the GPUs of its host, and what the host needs for it."""
+    ways, kind = words_in("start_with_gpu"), context.machine.container or ""
+    if kind not in ways:
+        kind = "docker"
+    if context.machine.wsl and kind in ("docker", "containerd"):
+        kind = "wsl"
+    return tuple(step_of(line, named={"engine": engine_of(context)}) for line in ways[kind])
 
 
 # A folder full of damaged files is one trouble, and not a thousand findings.
@@ -125,12 +93,8 @@ def unread_files(this: Check, files: Iterable[Unread], folder: str) -> Iterator[
     unread = tuple(files)
     for item in unread[:_UNREAD_SHOWN]:
         name = item.path.removeprefix(folder)
-        yield this.warn(
-            f"{name} was not read: {item.reason}.",
-            subject=name,
-            evidence=Evidence(name, item.reason, item.path),
-            remedy="Put a proper file in its place or remove it, if it should be read; then diagnose again.",
-        )
+        evidence = Evidence(name, item.reason, item.path)
+        yield this.warn(subject=name, evidence=evidence, name=name, reason=item.reason)
     hidden = len(unread) - _UNREAD_SHOWN
     if hidden > 0:
-        yield this.warn(f"{counted(hidden, 'more path')} could not be read.")
+        yield this.warn("more", count=counted(hidden, "more path"))

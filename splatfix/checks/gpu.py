@@ -13,7 +13,7 @@ from splatfix.core.versions import release
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
-from splatfix.model import Driver, Evidence, Finding, Gpu, Status
+from splatfix.model import Evidence, Finding, Gpu
 
 check = checks_of("gpu")
 
@@ -25,44 +25,19 @@ _NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 _NEEDS_OPEN = 100
 
 
-@check("nvidia-gpu-missing", "NVIDIA GPUs on this machine", blocks=Blocks.CARD)
-def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
-    """Names every NVIDIA GPU with its compute capability.
-
-    Without one, CUDA parts can still be built and their binaries judged for a `--target`; they cannot be run, and no
-    report will claim more. Not knowing (a driver that does not answer) is `unknown`, which is neither good nor bad.
-
-    A card in MIG mode is used by its instances only: a CUDA program gets one of them, with that one's memory, not the
-    card's. Source: NVIDIA Multi-Instance GPU User Guide, "CUDA Device Enumeration".
-    """
+@check("nvidia-gpu-missing", blocks=Blocks.CARD)
+def nvidia_gpu_missing(context: Context, this: Check) -> Iterator[Finding]:
     gpus = context.machine.gpus
-    if gpus.value is None and context.machine.wsl and context.machine.cuda.absent:
-        yield this.unknown(
-            "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
-            evidence=reason(gpus.error),
-            remedy=(
-                "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
-                run("wsl.exe", "--update"),
-                run("wsl.exe", "--shutdown"),
-            ),
-            link="https://docs.nvidia.com/cuda/wsl-user-guide/",
-        )
-        return
     if gpus.value is None:
-        yield this.unknown(
-            "The GPUs of this machine could not be determined.",
-            evidence=reason(gpus.error),
-            remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
-        )
+        not_passed = context.machine.wsl and context.machine.cuda.absent
+        yield this.unknown("none-in-wsl" if not_passed else "", evidence=reason(gpus.error))
         return
-    cards = context.nvidia_gpus
-    unused = context.unused_cards
+    cards, unused = context.nvidia_gpus, context.unused_cards
     if unused:
         reasons = " and ".join(dict.fromkeys(context.left_aside[gpu.index] for gpu in unused))
+        count = counted(len(unused), "NVIDIA card")
         yield this.skip(
-            f"{counted(len(unused), 'NVIDIA card')} on the PCI bus left aside: {reasons}.",
-            subject="PCI bus",
-            evidence=_on_bus(unused),
+            "left-aside", subject="PCI bus", evidence=_on_bus(unused), count=count, reasons=reasons
         )
     elif not cards:
         yield _no_card(context, this)
@@ -71,18 +46,8 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
             yield _present(context, this, gpu)
             continue
         # with another card that answers, programs still run
-        report = this.warn
-        if context.all_lost:
-            report = this.fail
-        yield report(
-            f"GPU {gpu.index}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
-            subject=f"GPU {gpu.index}",
-            evidence=_gpu_evidence(context, gpu),
-            remedy=(
-                run("sudo", "dmesg", text="Look for its last Xid, such as 79 (it fell off the bus)"),
-                "Reboot; a card that is lost again has a fault in power, cooling or seat.",
-            ),
-        )
+        report = this.fail if context.all_lost else this.warn
+        yield report("lost", subject=f"GPU {gpu.index}", evidence=_gpu_evidence(context, gpu), gpu=gpu)
 
 
 def _on_bus(cards: Sequence[Gpu]) -> Evidence:
@@ -105,49 +70,49 @@ def _no_card(context: Context, this: Check) -> Finding:
     if adapters:
         names = ", ".join(f"{item.name} ({item.backend})" for item in adapters)
         brush = f" A wgpu trainer such as brush would use {names}."
-    return this.skip(
-        f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
-        evidence=Evidence("GPUs", others or "none", context.machine.gpus.found_via),
-    )
+    evidence = Evidence("GPUs", others or "none", context.machine.gpus.found_via)
+    return this.skip(evidence=evidence, instead=instead, hint=hint, brush=brush)
 
 
 def _present(context: Context, this: Check, gpu: Gpu) -> Finding:
-    parts = [gpu.name, "compute capability not known"]
-    if gpu.cc:
-        parts[1] = f"compute capability {gpu.cc}"
+    parts = [gpu.name, f"compute capability {gpu.cc or 'not known'}"]
     if gpu.memory_total:
         parts.append(f"{gpu.memory_total / 2**30:.1f} GiB")
-    summary = f"GPU {gpu.index}: {', '.join(parts)}"
-    report, remedy = this.ok, list[Step]()
-    if not gpu.cc:
-        report = this.unknown
+    aside = ""
+    if gpu.index in context.left_aside:
+        aside = f"; {context.left_aside[gpu.index]}"
+    report, case = this.ok if gpu.cc else this.unknown, "present"
+    instances = ", ".join(item.removeprefix(f"{gpu.name} ") for item in gpu.mig_devices)
     # in MIG mode the card itself runs nothing, its instances do: whether there is one, nvidia-smi may know
     if gpu.mig and not gpu.mig_devices:
-        report, remedy = this.unknown, [run("nvidia-smi", "-L")]
-        summary += (
-            "; MIG is on, but no instance of it is seen here: without one no CUDA program can use the card"
-        )
+        report, case = this.unknown, "no-mig-instance"
     elif gpu.mig:
-        names = ", ".join(item.removeprefix(f"{gpu.name} ") for item in gpu.mig_devices)
+        case = "mig"
         if len(gpu.mig_devices) > 1:
-            names = f"one of {names}"
-        summary += f"; a program gets {names} of it, with its share of the memory"
-    if gpu.index in context.left_aside:
-        summary += f"; {context.left_aside[gpu.index]}"
-    return report(summary, subject=f"GPU {gpu.index}", evidence=_gpu_evidence(context, gpu), remedy=remedy)
+            instances = f"one of {instances}"
+    return report(
+        case,
+        subject=f"GPU {gpu.index}",
+        evidence=_gpu_evidence(context, gpu),
+        gpu=gpu,
+        parts=", ".join(parts),
+        instances=instances,
+        aside=aside,
+    )
 
 
-@check(
-    "gpu-without-driver",
-    "NVIDIA's driver drives the NVIDIA GPUs",
-    blocks=Blocks.KERNEL_DRIVER,
-    bears_on=RungName.RESOLVED,
-)
+def _gpu_evidence(context: Context, gpu: Gpu) -> Evidence:
+    parts = [gpu.name, f"cc {gpu.cc or 'unknown'}"]
+    if gpu.memory_total:
+        parts.append(f"{gpu.memory_total} bytes")
+    if gpu.bus_id:
+        parts.append(gpu.bus_id)
+    parts += gpu.mig_devices
+    return Evidence(f"GPU {gpu.index}", ", ".join(parts), context.machine.gpus.found_via)
+
+
+@check("gpu-without-driver", blocks=Blocks.KERNEL_DRIVER, bears_on=RungName.RESOLVED)
 def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
-    """A GPU that the PCI bus shows and NVIDIA's driver does not drive: nothing of CUDA runs on it. What is bound to it instead
-    (the `driver` link of the device in sysfs) says what to do: nouveau gives way to NVIDIA's driver, vfio-pci keeps the card for
-    a virtual machine. A loaded driver that drives none of the cards is too old for them, or is NVIDIA's closed kernel module,
-    which does not serve Blackwell. Source: NVIDIA's driver README, "Open Linux Kernel Modules"."""
     driver, cards = context.machine.driver, context.unused_cards
     if not driver.known:
         cards = (*context.nvidia_gpus, *cards)
@@ -156,9 +121,7 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
     if not cards:
         return
     if not driver.known and not driver.absent:
-        yield this.unknown(
-            "Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver.error)
-        )
+        yield this.unknown(evidence=reason(driver.error))
         return
     by_host = driver.known or any(gpu.kernel_driver == "nvidia" for gpu in cards)
     if context.machine.container is not None and by_host:
@@ -174,145 +137,76 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -> Finding:
-    """Report cards that one kernel driver, or none, is bound to."""
-    driver = context.machine.driver.value
-    names = ", ".join(gpu.name for gpu in cards)
-    it, subject, version, loaded = "it", "", "none", ""
-    if len(cards) > 1:
-        it = "them"
-    if bound:
-        subject = f"bound to {bound}"
-    if driver:
-        version = driver.version or "version not known"
-        loaded = f"driver {driver.version or '(version not known)'}"
+    """Report cards that one kernel driver, or none, is bound to. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
+    driver, names = context.machine.driver, ", ".join(gpu.name for gpu in cards)
+    archs = Arch.known_among(gpu.cc or "" for gpu in cards)
+    floor = max(filter(None, map(drivers.gpu_driver_floor, archs)), default=(0,))
+    version = "none"
+    if driver.value:
+        version = driver.value.version or "(version not known)"
     if bound.startswith("vfio"):
-        summary = f"{names} found, but {bound} keeps {it} for a virtual machine."
-        remedy = _out_of_the_virtual_machine(context, it, cards)
-    elif bound == "nouveau" and driver:
-        summary = (
-            f"{names} found, but nouveau is bound to {it}, which has no CUDA; {loaded} is loaded beside it."
-        )
-        remedy = [
-            "Put 'blacklist nouveau' and 'options nouveau modeset=0' into /etc/modprobe.d/nouveau.conf, "
-            "rebuild the initramfs, then reboot."
-        ]
-    elif driver is None:
-        summary, note = f"{names} found, but no NVIDIA driver is loaded.", ""
-        if bound:
-            instead = f"{bound} is bound to {it}, without CUDA support"
-            summary = f"{names} found, but no NVIDIA driver is loaded ({instead})."
+        case = "virtual-machine" if driver.value else "virtual-machine-without-driver"
+    elif bound == "nouveau":
         # the packages of NVIDIA's driver blacklist nouveau, so that nothing has to be done about it by hand
-        if bound == "nouveau":
-            note = " (it keeps nouveau off the card)"
-        check_it = run("nvidia-smi", text="Then check that the driver answers")
-        remedy = [_install_driver(context, note), check_it]
+        case = "nouveau-beside" if driver.value else "nouveau"
+    elif driver.value is None:
+        case = "bound" if bound else "not-loaded"
+    elif driver.value.version and release(driver.value.version) < floor:
+        case = "too-old"
+    elif driver.value.open_module is False and any(arch.number >= _NEEDS_OPEN for arch in archs):
+        case = "closed-module"
     else:
-        summary = f"{names} found, but {loaded}, which is loaded, does not drive {it}."
-        remedy = _newer_driver(cards, driver)
+        case = "not-driven"
     return this.fail(
-        summary,
-        subject=subject,
+        case,
+        subject=f"bound to {bound}" if bound else "",
         evidence=(
             Evidence("GPUs", names, context.machine.gpus.found_via),
             Evidence("bound to", bound or "nothing", "/sys/bus/pci/devices/*/driver"),
-            Evidence("driver", version, context.machine.driver.error or context.machine.driver.found_via),
+            Evidence("driver", version, driver.error or driver.found_via),
         ),
-        remedy=remedy,
+        names=names,
+        bound=bound,
+        it="them" if len(cards) > 1 else "it",
+        version=version,
+        # a container uses the kernel module of its host
+        on_host=" on the host" if context.machine.container else "",
+        take_back=_take_back(cards),
+        ids=", ".join(sorted({gpu.pci_id or "its id" for gpu in cards})),
+        floor=driver_words(floor),
     )
 
 
-def _install_driver(context: Context, note: str = "") -> str:
-    task = "Install the NVIDIA driver"
-    # a container uses the kernel module of its host
-    if context.machine.container:
-        task += " on the host"
-    return f"{task} with your system's package manager{note}, then reboot."
+_BUS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 
 
-def _out_of_the_virtual_machine(context: Context, it: str, cards: Sequence[Gpu]) -> list[str | Step]:
-    """Take cards back. Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
-    remedy: list[str | Step] = [
-        f"Work in the virtual machine that has {it}. To give {it} back to this system:"
-    ]
+def _take_back(cards: Sequence[Gpu]) -> list[Step]:
+    """Take cards from vfio. Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
+    steps = []
     for gpu in cards:
         # the address goes into a root shell's command: nothing but an address may stand there
         if re.fullmatch(_BUS, gpu.bus_id or ""):
             device = f"/sys/bus/pci/devices/{gpu.bus_id}"
             release_it = f"echo > {device}/driver_override; echo {gpu.bus_id} > {device}/driver/unbind"
             script = f"{release_it}; echo {gpu.bus_id} > /sys/bus/pci/drivers_probe"
-            remedy.append(run("sudo", "sh", "-c", script))
-    ids = ", ".join(sorted({(gpu.pci_id or "its id") for gpu in cards}))
-    remedy.append(
-        f"Reserved at boot: take {ids} out of vfio-pci.ids (kernel command line, /etc/modprobe.d), and reboot."
-    )
-    if context.machine.driver.value is None:
-        remedy.append(_install_driver(context))
-    return remedy
+            steps.append(run("sudo", "sh", "-c", script))
+    return steps
 
 
-_BUS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
-
-
-def _newer_driver(cards: Sequence[Gpu], driver: Driver) -> list[str | Step]:
-    """Say what a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
-    archs = Arch.known_among(gpu.cc or "" for gpu in cards)
-    floors = [floor for floor in map(drivers.gpu_driver_floor, archs) if floor]
-    log = run("sudo", "dmesg", text="The driver's own reason, in lines with NVRM")
-    if floors and driver.version and release(driver.version) < max(floors):
-        return [f"Upgrade the NVIDIA driver to {driver_words(max(floors))} or newer, then reboot.", log]
-    if driver.open_module is False and any(arch.number >= _NEEDS_OPEN for arch in archs):
-        kind = "NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open)"
-        return [f"Install the driver with {kind}, then reboot.", log]
-    return [
-        log,
-        "'RmInitAdapter failed': switch on Above 4G Decoding and Resizable BAR in the firmware, see that the card's power and "
-        "seat are right, and upgrade the driver.",
-    ]
-
-
-@check("gpu-not-free", "The GPUs take another program", blocks=Blocks.COMPUTE_MODE)
+@check("gpu-not-free", blocks=Blocks.COMPUTE_MODE)
 def gpu_not_free(context: Context, this: Check) -> Iterator[Finding]:
-    """A GPU has a compute mode: `Exclusive_Process` takes one program at a time, `Prohibited` none. CUDA starts and lists the
-    GPU in each mode; the first call that uses it ends in "CUDA-capable device(s) is/are busy or unavailable" (error 46). Source:
-    CUDA C++ Programming Guide, "Compute Modes"; NVIDIA/DIGITS#2005, pytorch/pytorch#3871."""
     for gpu in context.visible_gpus:
         card = f"GPU {gpu.index}"
         mode = Evidence(card, f"compute mode {gpu.compute_mode}", "NVML")
-        set_default = ("sudo", "nvidia-smi", "-i", str(gpu.index), "-c", "DEFAULT")
-        reopen = run(*set_default, text="Let it take every program")
         if gpu.compute_mode == "prohibited":
-            yield this.fail(
-                f"{card} ({gpu.name}) is closed to computing.", subject=card, evidence=mode, remedy=reopen
-            )
+            yield this.fail(subject=card, evidence=mode, gpu=gpu)
         elif gpu.compute_processes:
-            yield this.warn(
-                f"{card} ({gpu.name}) takes one program at a time, and one is computing on it; only programs of one MPS "
-                "server share it.",
-                subject=card,
-                evidence=(mode, Evidence("programs on it", str(gpu.compute_processes), "NVML")),
-                remedy=(run("nvidia-smi", text="Wait for the program, or end it"), reopen),
-            )
+            programs = Evidence("programs on it", str(gpu.compute_processes), "NVML")
+            yield this.warn(subject=card, evidence=(mode, programs), gpu=gpu)
 
 
-def _gpu_evidence(context: Context, gpu: Gpu) -> Evidence:
-    parts = [gpu.name, f"cc {gpu.cc or 'unknown'}"]
-    if gpu.memory_total:
-        parts.append(f"{gpu.memory_total} bytes")
-    if gpu.bus_id:
-        parts.append(gpu.bus_id)
-    parts += gpu.mig_devices
-    return Evidence(f"GPU {gpu.index}", ", ".join(parts), context.machine.gpus.found_via)
-
-
-_LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-
-
-@check("gpu-not-passed-to-container", "The container has access to the GPU", blocks=Blocks.PASSTHROUGH)
+@check("gpu-not-passed-to-container", blocks=Blocks.PASSTHROUGH)
 def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Finding]:
-    """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of
-    such an image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your
-    system". So was one whose PCI bus shows cards that the host's NVIDIA driver drives. In WSL2 the way to the GPU is
-    /dev/dxg instead. Where the host's driver shows through /proc too, driver-library-missing says it."""
     machine = context.machine
     if machine.container is None or context.nvidia_gpus or not machine.driver.absent:
         return
@@ -329,61 +223,39 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     confinement = machine.confinement.value
     if machine.wsl and confinement is not None and not confinement.wsl_device:
         evidence.append(Evidence("/dev/dxg", "not here", "WSL2's way to the GPU"))
-    remedy = start_with_gpu(machine.container, wsl=machine.wsl)
-    container = f"{machine.container} container"
-    if machine.wsl:
-        container += " in WSL2"
-    status, link = Status.SKIP, ""
     if requested in ("", "void", "none"):
-        summary = f"NVIDIA_VISIBLE_DEVICES={requested!r} hides the GPUs from this {container}."
+        report, case = this.skip, "hidden"
     elif cards_of_host and not context.goal.targets:
-        count = counted(len(cards_of_host), "NVIDIA card")
-        status, link = Status.FAIL, _LINK
-        summary = f"The host has {count}, but this {container} was started without the GPU."
+        report, case = this.fail, ""
     elif requested is not None:
-        status, link = Status.WARN, _LINK
-        summary = f"This {container} requests GPU {requested!r} but has none."
+        report, case = this.warn, ""
     # what is built for a GPU elsewhere needs none here
     elif context.torch_cuda is not None and not context.goal.targets:
-        summary = f"This {container} has no GPU; whether its host has one is not seen from inside."
+        report, case = this.skip, ""
     else:
         return
-    yield this.finding(status, summary, evidence=evidence, remedy=remedy, link=link)
+    yield report(
+        case,
+        evidence=evidence,
+        requested=requested,
+        container=f"{machine.container} container" + (" in WSL2" if machine.wsl else ""),
+        cards=counted(len(cards_of_host), "NVIDIA card"),
+        start=start_with_gpu(context),
+    )
 
 
-@check("docker-gpu-runtime-missing", "Docker can pass GPUs to containers")
+@check("docker-gpu-runtime-missing")
 def docker_gpu_runtime_missing(context: Context, this: Check) -> Iterator[Finding]:
-    """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
-    with capabilities: [[gpu]]". A machine that uses no containers does not need it, so it is only a note."""
     toolkit = context.machine.container_toolkit
     if toolkit.value is None or not context.nvidia_gpus or context.machine.container is not None:
         return
-    evidence = Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via)
-    if toolkit.value:
-        yield this.ok("NVIDIA Container Toolkit is installed.", evidence=evidence)
-    else:
-        yield this.skip(
-            "Docker is installed without NVIDIA Container Toolkit: containers cannot use the GPU.",
-            evidence=evidence,
-            link=_LINK,
-            remedy=(
-                "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
-                "restart docker."
-            ),
-        )
+    report = this.ok if toolkit.value else this.skip
+    parts = ", ".join(toolkit.value) or "no part of it"
+    yield report(evidence=Evidence("container toolkit", parts, toolkit.found_via))
 
 
-@check(
-    "no-gpu-visible",
-    "CUDA_VISIBLE_DEVICES leaves a GPU visible",
-    blocks=Blocks.VISIBILITY,
-    bears_on=RungName.RESOLVED,
-)
+@check("no-gpu-visible", blocks=Blocks.VISIBILITY, bears_on=RungName.RESOLVED)
 def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
-    """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
-    (everything from the first bad entry on is dropped) leaves none, and so does a GPU that is named twice; torch then says
-    that it found no GPU. Where CUDA finds no GPU with the variable, it is asked once more without it: only what it then
-    finds shows that the variable hides them. Source: `_parse_visible_devices` of torch/cuda/__init__.py."""
     value, reading, gpus = context.variables.get(NAME), context.visible_value, context.nvidia_gpus
     if value is None or reading is None or not gpus:
         return
@@ -396,43 +268,38 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
         evidence.append(Evidence(f"cuInit without {NAME}", count, unfiltered.found_via))
     if unfiltered.error:
         evidence.append(Evidence(f"cuInit without {NAME}", unfiltered.error, "child process"))
-    correction = set_variable(NAME, reading.valid)
-    total = counted(len(gpus), "GPU")
+    lost, correction = reading.lost, set_variable(NAME, reading.valid)
     if context.hides_all:
-        obstacle = reading.lost or "CUDA does not list the GPU that it names"
+        report, case = this.fail, ""
         if context.machine.container and re.match("[0-9]", value):
-            obstacle += "; a container counts its own GPUs, from 0"
-        if not (reading.lost and reading.valid):
+            case = "counted-in-container"
+        if not (lost and reading.valid):
             # one that works, in the form that somebody chose
             form, example = value[:4], "0"
             if form in ("GPU-", "MIG-"):
                 uuids = (uuid for gpu in gpus for uuid in (*gpu.mig_uuids, gpu.uuid or ""))
                 example = next((uuid for uuid in uuids if uuid.startswith(form)), example)
-            text = f"Show them all, or set it to one, such as {example}"
-            correction = set_variable(NAME, None, text)
-        yield this.fail(
-            f"{NAME}={value!r} hides every GPU from all programs: {obstacle}.",
-            evidence=evidence,
-            remedy=correction,
-        )
-    elif visible and reading.lost and reading.valid:
-        yield this.warn(
-            f"{NAME}={value!r} leaves {len(visible)} of {total}: {reading.lost}.",
-            evidence=evidence,
-            remedy=correction,
-        )
+            correction = set_variable(NAME, None, f"Show them all, or set it to one, such as {example}")
+    elif visible and lost and reading.valid:
+        report, case = this.warn, ""
     elif context.machine.cuda.value or reading.places:
-        apart = ""
-        if hidden:
-            apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked"
-        yield this.ok(f"{len(visible)} of {total} visible{apart}.", evidence=evidence)
+        report, case = this.ok, "some-hidden" if hidden else ""
+    else:
+        return
+    yield report(
+        case,
+        evidence=evidence,
+        value=value,
+        lost=lost or "CUDA does not list the GPU that it names",
+        visible=len(visible),
+        total=counted(len(gpus), "GPU"),
+        hidden=", ".join(map(str, hidden)),
+        correction=correction,
+    )
 
 
-@check("wrong-cuda-device", "Extensions run on the GPU that the tensors are on")
+@check("wrong-cuda-device")
 def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
-    """simple-knn and the rasterizers of Inria's family launch on the current device, whatever device their tensors are on: with
-    tensors on cuda:1 they end in "an illegal memory access". One visible GPU is the safe setting. Between different GPUs the
-    number itself is ambiguous: nvidia-smi counts by bus, CUDA by speed, unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
     cards = context.nvidia_gpus
     if len(cards) < 2 or context.hides_all:  # no-gpu-visible tells of a variable that hides them all
         return
@@ -444,6 +311,7 @@ def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
         variable(context, NAME),
         Evidence(_ORDER, order or "not set (CUDA puts the fastest first)", "environment variable"),
     )
+    by_bus_id = set_variable(_ORDER, "PCI_BUS_ID")
     numbered = value is not None and re.fullmatch(r"[\d,\s]+", value) and value.strip()
     if value is not None and numbered and mixed and order != "PCI_BUS_ID":
         by_bus = [cards[position].index for position in read_value(value, cards).places or ()]
@@ -454,77 +322,35 @@ def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
         if context.machine.cuda.known:
             names = ", ".join(f"{gpu.name} (GPU {gpu.index})" for gpu in context.visible_gpus)
             selection = f"selects {names}"
-        yield this.warn(
-            f"{NAME}={value} {selection}, but nvidia-smi numbers these GPUs by PCI bus.",
-            evidence=evidence,
-            remedy=set_variable(_ORDER, "PCI_BUS_ID"),
-        )
+        yield this.warn(evidence=evidence, remedy=by_bus_id, value=value, selection=selection)
     elif value is None or "," in value:
         remedy = [set_variable(NAME, str(cards[0].index))]
         # among equal cards both ways to count name one that is as good
         if mixed:
-            remedy.insert(0, set_variable(_ORDER, "PCI_BUS_ID"))
-        yield this.skip(
-            f"{counted(len(cards), 'GPU')} found: train on cuda:0 and select the GPU with {NAME}.",
-            evidence=evidence,
-            remedy=remedy,
-        )
+            remedy.insert(0, by_bus_id)
+        yield this.skip(evidence=evidence, remedy=remedy, gpus=counted(len(cards), "GPU"))
 
 
-@check("gpu-xid", "The driver has logged no fault of a GPU")
+@check("gpu-xid")
 def gpu_xid(context: Context, this: Check) -> Iterator[Finding]:
-    """NVIDIA's driver writes each error of a GPU into the kernel's log with a number, its Xid. Most are a program's own, such as
-    13 and 31; those that speak of the card or its connection are told here. The log is that of the running system, as far as it
-    goes back: a fault that was mended by a reset is still in it, so that this is a warning. Where only root may read the log,
-    nothing is said. Source: NVIDIA's Xid catalog."""
     xids = context.machine.xids
     for xid in xids.value or ():
         means = drivers.meaning_of_xid(xid.code)
-        if means is None:
-            continue
-        yield this.warn(
-            f"The GPU at {xid.bus_id} had a fault: Xid {xid.code}, {means}.",
-            subject=f"{xid.bus_id} Xid {xid.code}",
-            evidence=Evidence(f"Xid {xid.code}", f"{xid.count} times since the start", xids.found_via),
-            remedy=(
-                run("sudo", "dmesg", text="Read the lines with NVRM"),
-                run(
-                    "sudo",
-                    "nvidia-smi",
-                    "--gpu-reset",
-                    text="Reset the GPU once no program uses it, or reboot",
-                ),
-            ),
-        )
+        if means is not None:
+            evidence = Evidence(f"Xid {xid.code}", f"{xid.count} times since the start", xids.found_via)
+            yield this.warn(subject=f"{xid.bus_id} Xid {xid.code}", evidence=evidence, xid=xid, means=means)
 
 
-@check("gpu-memory-errors", "The GPUs' memory has no errors that were not corrected")
+@check("gpu-memory-errors")
 def gpu_memory_errors(context: Context, this: Check) -> Iterator[Finding]:
-    """Cards with ECC count the errors that it could not correct since the driver was loaded, and replace rows of memory by spare
-    ones (Ampere and newer): a row that waits for a reset is still in use, and a card whose spare rows are used up is to be
-    replaced. Source: NVML's nvmlDeviceGetTotalEccErrors and nvmlDeviceGetRemappedRows; NVIDIA GPU Memory Error Management."""
-    via = context.machine.gpus.found_via
     for gpu in context.nvidia_gpus:
-        card = f"GPU {gpu.index}"
         if gpu.remap_failed:
-            yield this.fail(
-                f"{card} ({gpu.name}) cannot replace a damaged row of its memory: no spare row is left for it.",
-                subject=card,
-                evidence=Evidence(card, "row remapping failed", via),
-                remedy="Have the card replaced; nothing else helps.",
-            )
+            report, state = this.fail, "row remapping failed"
         elif gpu.remap_pending or gpu.uncorrected_errors:
-            evidence = Evidence(card, f"{gpu.uncorrected_errors or 0} errors that ECC could not correct", via)
-            yield this.warn(
-                f"{card} ({gpu.name}) had errors in its memory that ECC could not correct.",
-                subject=card,
-                evidence=evidence,
-                remedy=run(
-                    *("sudo", "nvidia-smi", "--gpu-reset", "-i", str(gpu.index)),
-                    text="Reset the GPU once no program uses it, or reboot",
-                ),
-            )
+            report, state = this.warn, f"{gpu.uncorrected_errors or 0} errors that ECC could not correct"
         elif gpu.uncorrected_errors == 0:
-            yield this.ok(
-                f"{card} has no uncorrected memory errors.", subject=card, evidence=Evidence(card, "0", via)
-            )
+            report, state = this.ok, "0"
+        else:
+            continue
+        card = f"GPU {gpu.index}"
+        yield report(subject=card, evidence=Evidence(card, state, context.machine.gpus.found_via), gpu=gpu)

@@ -5,16 +5,17 @@ Which modules hold checks, :mod:`splatfix.checks.catalogue` says.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
-from functools import partialmethod
+from functools import cache, partialmethod
+from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, say
+from splatfix.core.step import Step, step_of
+from splatfix.core.toml import parse_toml
 from splatfix.knowledge.failures import foreseen_by
 from splatfix.model import Evidence, Finding, Status
 
@@ -77,13 +78,51 @@ class Blocks(IntEnum):
     """The GPU takes no further program."""
 
 
+class Words(Struct, frozen=True):
+    """What a check says in one case; ``{gpu.name}`` in them is a blank."""
+
+    summary: str
+    remedy: tuple[str | Mapping[str, Any], ...] = ()
+    """Each as :func:`splatfix.core.step.step_of` takes it, or one blank alone for steps that the check makes: ``{install}``."""
+    link: str = ""
+
+
+class Wording(Struct, frozen=True):
+    """All words of a check, as ``words/FAMILY.toml`` has them."""
+
+    title: str
+    """What is so where it passes."""
+    page: str
+    """What it looks at and why it matters; paragraphs are apart by an empty line."""
+    cases: Mapping[str, Words] = {}
+    """By the case that the check names, or else by the status of the finding."""
+
+
+@cache
+def words_in(name: str) -> Mapping[str, Any]:
+    """Return a table of ``words/``."""
+    path = Path(__file__).parent / "words" / f"{name}.toml"
+    return parse_toml(path.read_text(encoding="utf-8"))
+
+
+def _wording(family: str, code: str) -> Wording:
+    row = words_in(family)[code]
+    cases = {}
+    for case in row.keys() - {"title", "page"}:
+        words = row[case]
+        if isinstance(words, str):
+            words = {"summary": words}
+        cases[case] = convert(words, Words)
+    return Wording(row["title"], row["page"], cases)
+
+
 class Check(Struct, frozen=True):
     """One check: its code (also the code of its findings), its function, and what its findings mean to others."""
 
     code: str
     family: str
     """A name of :data:`FAMILIES`, or ``scene``."""
-    title: str
+    wording: Wording
     function: CheckFunction
     blocks: Blocks | None = None
     """What a failure keeps from running on the GPU; None: it does not stop everything."""
@@ -99,6 +138,11 @@ class Check(Struct, frozen=True):
     """It judges what is installed: a problem until something else is, whatever a build would mend."""
 
     @property
+    def title(self) -> str:
+        """What is so where it passes."""
+        return self.wording.title
+
+    @property
     def needs_gpu(self) -> bool:
         """Of no consequence to what runs on the CPU alone."""
         return self.gpu_code or FAMILIES[self.family].needs_gpu
@@ -106,18 +150,27 @@ class Check(Struct, frozen=True):
     def finding(
         self,
         status: Status,
-        summary: str,
+        case: str = "",
+        /,
         *,
         subject: str = "",
         evidence: Evidence | Iterable[Evidence] = (),
-        remedy: str | Step | Iterable[str | Step] = (),
-        link: str = "",
+        remedy: Step | Iterable[Step] | None = None,
+        **blanks: object,
     ) -> Finding:
-        """Build a finding of this check. Text in ``remedy`` is a step that only a person can take."""
+        """Build a finding in the check's words for a case, or for the status where no case is named.
+
+        Args:
+            remedy: what only the check knows, in place of what the words say.
+            blanks: what stands in the words for ``{name}``; also a step, or several, for a line of the remedy.
+        """
+        words = self.wording.cases[case or status.value]
+        if remedy is None:
+            remedy = _remedy(words, blanks)
+        steps = (remedy,) if isinstance(remedy, Step) else tuple(remedy)
         facts = (evidence,) if isinstance(evidence, Evidence) else tuple(evidence)
-        parts = (remedy,) if isinstance(remedy, (str, Step)) else remedy
-        steps = tuple(say(part) if isinstance(part, str) else part for part in parts)
-        return Finding(status, summary, subject, facts, steps, link, self.code, self.family)
+        summary = words.summary.format_map(blanks)
+        return Finding(status, summary, subject, facts, steps, words.link, self.code, self.family)
 
     # what was looked at is as it should be
     ok = partialmethod(finding, Status.PASS)
@@ -132,10 +185,9 @@ class Check(Struct, frozen=True):
 
     @property
     def page(self) -> str:
-        """What it looks at and why it matters, from the function's docstring; then the failure classes it predicts, each
-        with reports that show it."""
+        """What it looks at and why it matters; then the failure classes it predicts, each with reports that show it."""
         # whoever shows it breaks the lines
-        parts = [" ".join(part.split()) for part in (inspect.getdoc(self.function) or "").split("\n\n")]
+        parts = [" ".join(part.split()) for part in self.wording.page.split("\n\n")]
         classes = []
         for row in foreseen_by(self.code):
             # ninja_missing (nerfstudio-project/gsplat#1, ...)
@@ -151,6 +203,17 @@ class Check(Struct, frozen=True):
         return tuple(row.name for row in foreseen_by(self.code))
 
 
+def _remedy(words: Words, blanks: Mapping[str, object]) -> Iterator[Step]:
+    for line in words.remedy:
+        made = blanks.get(line[1:-1]) if isinstance(line, str) else None
+        if isinstance(made, Step):
+            yield made
+        elif isinstance(made, (tuple, list)):
+            yield from made
+        else:
+            yield step_of(line, named=blanks)
+
+
 CheckFunction = Callable[[Any, Check], Iterable[Finding]]
 """From what it looks at (the context, or a scene) and its own check to its findings."""
 
@@ -162,20 +225,22 @@ REGISTERED: dict[str, Check] = {}
 def checks_of(
     family: str, registered: dict[str, Check] = REGISTERED
 ) -> Callable[..., Callable[[CheckFunction], CheckFunction]]:
-    """Return the decorator of a family's checks, ``@check(code, title, blocks=...)``; :class:`Check` explains the attributes.
+    """Return the decorator of a family's checks, ``@check(code, blocks=...)``; :class:`Check` explains the attributes.
 
-    The function gets the context and its own :class:`Check`, which makes its findings. Its docstring is its page. A file
-    holds the checks of one family.
+    The function gets the context and its own :class:`Check`, which makes its findings. A file holds the checks of one family.
 
     Args:
         registered: where the family's checks go by their codes.
     """
 
-    def check(code: str, title: str, **attributes: Any) -> Callable[[CheckFunction], CheckFunction]:
+    def check(
+        code: str, wording: Wording | None = None, **attributes: Any
+    ) -> Callable[[CheckFunction], CheckFunction]:
         def register(function: CheckFunction) -> CheckFunction:
             if code in registered:
                 raise ValueError(f"two checks are called {code}")
-            registered[code] = Check(code, family, title, function, **attributes)
+            own = wording or _wording(family, code)
+            registered[code] = Check(code, family, own, function, **attributes)
             return function
 
         return register

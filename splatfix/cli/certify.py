@@ -77,7 +77,7 @@ def certify(
             verbose=verbose,
         )
         if dry_run:
-            finish(app.dry_run.dry_run(of_checkout, why=verbose), as_json)
+            finish(app.rehearse.dry_run(of_checkout, why=verbose), as_json)
         finish(app.certify.rehearse(of_checkout), as_json, form)
     request = app.certify.CertifyRequest(
         suite=suite,

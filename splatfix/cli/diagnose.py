@@ -10,7 +10,7 @@ from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import file_to_write, finish, option
 
-CODES = options.names_of(lambda: app.checks.list_checks(), "checks", "code")
+CODES = options.names_of(lambda: app.diagnose.list_checks(), "checks", "code")
 
 
 def diagnose(
@@ -37,9 +37,9 @@ def diagnose(
     conflicts.refuse(context)
     options.one_form(as_json, form)
     if listing:
-        finish(app.checks.list_checks(), as_json)
+        finish(app.diagnose.list_checks(), as_json)
     if code is not None:
-        finish(app.checks.show_check(code), as_json)
+        finish(app.diagnose.show_check(code), as_json)
     request = app.diagnose.DiagnoseRequest(
         python=python,
         targets=targets,

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, NoReturn, Optional
 
 import typer
 
-from splatfix.app.named_targets import archs as archs
-from splatfix.app.named_targets import archs_or_auto as archs_or_auto
 from splatfix.app.result import Result, deliver, is_terminal, show_message, show_question
+from splatfix.app.result import archs as archs
+from splatfix.app.result import archs_or_auto as archs_or_auto
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
 from splatfix.core.toml import parse_toml

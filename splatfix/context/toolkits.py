@@ -1,6 +1,6 @@
 """Which toolkit a build by splatfix uses: of torch's CUDA major, complete, and able to compile for the targets."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -12,9 +12,9 @@ from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Rejected
+from splatfix.core.reading import resolved_folder
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
-from splatfix.facts import resolved_folder
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info, known_archs, newest_serving
 from splatfix.knowledge.cpp_extension import first_release_for_arch
@@ -63,40 +63,36 @@ def choose_toolkit(
     if unknown:
         return Choice(None, problem=unknown)
     cuda = release(torch.cuda)
-
-    def with_machine_code(toolkit: Toolkit) -> BuildToolkit | str:
-        build_archs = tuple(build_arch(target, torch, toolkit) or target for target in targets)
-        objection = _objection_to(facts, toolkit, cuda, build_archs, any_major=any_major)
-        if objection:
-            return objection
-        via = ", ".join(toolkit.found_via)
-        reason = f"CUDA {toolkit.version}, torch was built with {torch.cuda}; found via {via}"
-        return BuildToolkit(toolkit, tuple(dict.fromkeys(build_archs)), reason)
-
-    def distance(choice: BuildToolkit) -> tuple[int, int]:
-        majors = abs(choice.version[0] - cuda[0])
-        # one that tells no minor comes after all that do
-        if len(choice.version) < 2:
-            return majors, 99
-        return majors, abs(choice.version[1] - cuda[1])
-
-    def rank(choice: BuildToolkit) -> tuple[tuple[int, int], int, list[int]]:
-        newest_first = [-number for number in choice.version]
-        return distance(choice), len(choice.toolkit.missing), newest_first
-
     toolkits = _candidates(facts, cuda_home)
     if instead is not None:
         toolkits = (instead,)
     if isinstance(toolkits, Rejected):
         return Choice(None, problem=toolkits)
-    fitting, objections = _sorted_out(toolkits, with_machine_code)
+    fitting: list[BuildToolkit] = []
+    objections: dict[str, str] = {}
+    for toolkit in toolkits:
+        build_archs = tuple(build_arch(target, torch, toolkit) or target for target in targets)
+        objection = _objection_to(facts, toolkit, cuda, build_archs, any_major=any_major)
+        if objection:
+            objections[toolkit.root] = objection
+            continue
+        via = ", ".join(toolkit.found_via)
+        reason = f"CUDA {toolkit.version}, torch was built with {torch.cuda}; found via {via}"
+        fitting.append(BuildToolkit(toolkit, tuple(dict.fromkeys(build_archs)), reason))
     if not fitting:
         problem = _no_toolkit(facts, torch, targets, objections, cuda_home)
         return Choice(None, rejected_all("toolkit", objections), problem)
+
+    def rank(choice: BuildToolkit) -> tuple[int, int, int, list[int]]:
+        # one that tells no minor comes after all that do
+        major, minor = (*choice.version, 99)[:2]
+        newest_first = [-number for number in choice.version]
+        return abs(major - cuda[0]), abs(minor - cuda[1]), len(choice.toolkit.missing), newest_first
+
     best, *others = sorted(fitting, key=rank)
     for other in others:
         farther = "farther from"
-        if distance(other) == distance(best):
+        if rank(other)[:2] == rank(best)[:2]:
             farther = "no nearer to"
         reason = f"also fits (CUDA {other.toolkit.version}), {farther} torch's CUDA {torch.cuda}"
         objections[other.toolkit.root] = reason
@@ -113,21 +109,6 @@ def _candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Re
     if not named:
         return Rejected.of("context.no-toolkit-there", cuda_home=cuda_home)
     return named
-
-
-def _sorted_out(
-    toolkits: Iterable[Toolkit], decide: Callable[[Toolkit], BuildToolkit | str]
-) -> tuple[list[BuildToolkit], dict[str, str]]:
-    """Return the toolkits with which a build is decided, and the roots of the others with what speaks against each."""
-    fitting: list[BuildToolkit] = []
-    objections: dict[str, str] = {}
-    for toolkit in toolkits:
-        decision = decide(toolkit)
-        if isinstance(decision, str):
-            objections[toolkit.root] = decision
-        else:
-            fitting.append(decision)
-    return fitting, objections
 
 
 def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
@@ -270,21 +251,23 @@ def choose_ptx(
     if unknown:
         return Choice(None, problem=unknown)
     cuda = release(torch.cuda)
-
-    def with_ptx(toolkit: Toolkit) -> BuildToolkit | str:
-        objection = _objection_to(facts, toolkit, cuda, ())
-        return objection or _ptx_with(facts, toolkit, torch, targets)
-
-    def rank(choice: BuildToolkit) -> tuple[int, int]:
-        return len(choice.toolkit.missing), abs(choice.version[1] - cuda[1])
-
     toolkits = _candidates(facts, cuda_home)
     if isinstance(toolkits, Rejected):
         return Choice(None, problem=toolkits)
-    fitting, objections = _sorted_out(toolkits, with_ptx)
+    fitting: list[BuildToolkit] = []
+    objections: dict[str, str] = {}
+    for toolkit in toolkits:
+        decision = _objection_to(facts, toolkit, cuda, ()) or _ptx_with(facts, toolkit, torch, targets)
+        if isinstance(decision, str):
+            objections[toolkit.root] = decision
+        else:
+            fitting.append(decision)
     rejected = rejected_all("toolkit", objections)
     if fitting:
-        return Choice(min(fitting, key=rank), rejected)
+        # of torch's major, the nearest minor
+        return Choice(
+            min(fitting, key=lambda one: (len(one.toolkit.missing), abs(one.version[1] - cuda[1]))), rejected
+        )
     problem = OtherOption.of(
         "context.ptx-unavailable",
         targets=tuple(targets),

@@ -44,8 +44,8 @@ def lines(blocks: Iterable[bytes]) -> Iterator[str]:
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
     held = ""
     for block in blocks:
-        *whole, held = (held + decoder.decode(block)).split("\n")
-        yield from (f"{line}\n" for line in whole)
+        *complete, held = (held + decoder.decode(block)).split("\n")
+        yield from (f"{line}\n" for line in complete)
         while len(held) > LONGEST_OUTPUT_LINE:
             yield held[:LONGEST_OUTPUT_LINE]
             held = held[LONGEST_OUTPUT_LINE:]

@@ -1,11 +1,10 @@
 """The one way to read a file that somebody else wrote: a regular one, never waiting for it, and never more than a limit."""
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -40,14 +39,12 @@ def read_bytes(path: StrPath, most: int = MOST_TEXT) -> bytes | Unread | None:
     Sizes are not believed (a file of the kernel has none, a sparse one any): no more than ``most`` bytes are ever read.
     """
     try:
-        with _opened(path) as file:
-            content = file.read(most + 1)
+        with _opened(path) as handle:
+            content = b"".join(_blocks(handle, most + 1))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None  # also for a NUL in the name, or a letter that no file's name has
     except OSError as error:
         return Unread(os.fspath(path), error.strerror or str(error))
-    if content is None:  # the kernel's log, whose reader would wait
-        return Unread(os.fspath(path), os.strerror(errno.EAGAIN))
     return Unread(os.fspath(path), _too_large(most)) if len(content) > most else content
 
 
@@ -60,9 +57,9 @@ def read_text(path: StrPath, most: int = MOST_TEXT) -> str | Unread | None:
 def read_start(path: StrPath, most: int, offset: int = 0) -> bytes:
     """Return bytes of a regular file from an offset on; empty when it is none, ends before that, or cannot be read."""
     try:
-        with _opened(path) as file:
-            file.seek(offset)
-            return file.read(most) or b""
+        with _opened(path) as handle:
+            os.lseek(handle, offset, os.SEEK_SET)
+            return b"".join(_blocks(handle, most))
     except (OSError, ValueError):
         return b""
 
@@ -73,14 +70,12 @@ def read_blocks(path: StrPath, most: int = MOST_INSTALLED) -> Iterator[bytes]:
     Raises:
         OSError: it cannot be read, is no regular file, or is larger than ``most`` bytes.
     """
-    with _opened(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
+    with _opened(path) as handle:
+        if os.fstat(handle).st_size > most:
             raise OSError(_too_large(most))
-        while block := file.read(1 << 20):
-            most -= len(block)
-            if most < 0:
-                raise OSError("it has no end")
-            yield block
+        yield from _blocks(handle, most)
+        if os.read(handle, 1):
+            raise OSError("it has no end")
 
 
 def as_text(content: bytes) -> str:
@@ -91,13 +86,19 @@ def as_text(content: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def _blocks(handle: int, most: int) -> Iterator[bytes]:
+    while most > 0 and (block := os.read(handle, min(most, 1 << 20))):
+        most -= len(block)
+        yield block
+
+
 @contextmanager
-def _opened(path: StrPath) -> Iterator[IO[Any]]:
+def _opened(path: StrPath) -> Iterator[int]:
     """Open a regular file; an ``OSError`` for anything else."""
     _require_file(os.stat(path))  # noqa: PTH116 - opening a device may already do something
     with os.fdopen(os.open(path, os.O_RDONLY | NEVER_WAITING), "rb") as file:
         _require_file(os.fstat(file.fileno()))
-        yield file
+        yield file.fileno()
 
 
 def _require_file(status: os.stat_result) -> None:
@@ -111,3 +112,9 @@ def _too_large(most: int) -> str:
 
 # Path.is_file and the like raise for names that are too long; these take any name that a stranger writes, and follow links
 is_folder, is_regular_file, is_there = os.path.isdir, os.path.isfile, os.path.exists
+
+
+def resolved_folder(text: str | Path) -> Path | None:
+    """Return the absolute path of the folder that is named, links followed and ``~`` expanded; None for anything else."""
+    folder = Path(text).expanduser()
+    return folder.resolve() if folder.is_dir() else None

@@ -33,8 +33,7 @@ _SHAPES = re.compile(
 )
 # a private key whose end is not there yet: one of 16,384 bits has 13,000 signs
 _OPEN_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:(?!-----END)[\s\S]){0,16384}\Z")
-_LONGEST = 1 << 12
-"""Signs that a credential of one line may have."""
+_LONGEST = 1 << 12  # signs that a credential of one line may have
 _SECRET_NAME, _SECRET_VALUE = re.compile(_TABLE["variable"]), re.compile(_TABLE["value"])
 
 
@@ -65,10 +64,11 @@ def without_credentials_in(pieces: Iterable[str]) -> Iterator[str]:
     held = ""
     for piece in pieces:
         held += piece
+        cut = len(held)
         if key := _OPEN_KEY.search(held):
             cut = key.start()
-        else:
-            cut = len(held) if held.endswith("\n") else safe_cut(held)
+        elif not held.endswith("\n"):
+            cut = safe_cut(held)
         if cut:
             yield without_credentials(held[:cut])
             held = held[cut:]

@@ -108,29 +108,29 @@ class Runner:
                 return "stopped"
             return f"no answer within {timeout:g} s" if time.monotonic() >= started + timeout else ""
 
-        process: subprocess.Popen[bytes] | str | None = None
+        process: subprocess.Popen[bytes] | None = None
         _running.add(mark)
         try:
             if _no_more.is_set():
                 return Completed(command, None, error=f"{command[0]} was not started: interrupted")
-            process = _start(command, variables, cwd, merged)
-            if isinstance(process, str):
-                return Completed(command, None, error=f"could not start {command[0]}: {process}")
-            said = _follow(_blocks(process, overdue), on_line, log) if live else ""
+            try:
+                process = _start(command, variables, cwd, merged)
+            except OSError as error:
+                reason = f"could not start {command[0]}: {error.strerror or error}"
+                return Completed(command, None, error=reason)
+            output = _follow(_blocks(process, overdue), on_line, log) if live else ""
             stdout, stderr, reason = _answer(process, mark, overdue)
             if merged and not live:
-                said = _follow([stdout], on_line, log)
+                output = _follow([stdout], on_line, log)
         except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
-            if process and not isinstance(process, str):
-                _end(process)
-            end_marked(mark)
+            _end(process, mark)
             raise
         finally:
             _running.discard(mark)
         return Completed(
             command,
             None if reason else process.returncode,
-            said if merged else as_text(stdout),
+            output if merged else as_text(stdout),
             as_text(stderr),
             time.monotonic() - started,
             reason,
@@ -139,24 +139,20 @@ class Runner:
 
 def _start(
     command: tuple[str, ...], variables: Mapping[str, str], cwd: Path | None, merged: bool
-) -> subprocess.Popen[bytes] | str:
-    """Start a child, or return why it cannot be."""
+) -> subprocess.Popen[bytes]:
     program = find_program(command[0], variables["PATH"])
     if program is None:
-        return os.strerror(errno.ENOENT)
-    try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
-            executable=program,
-            cwd=cwd or EMPTY,
-            env=variables,
-            start_new_session=os.name == "posix",
-        )
-    except OSError as error:
-        return error.strerror or str(error)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        executable=program,
+        cwd=cwd or EMPTY,
+        env=variables,
+        start_new_session=os.name == "posix",
+    )
 
 
 def _blocks(process: subprocess.Popen[bytes], overdue: Callable[[], str]) -> Iterator[bytes]:
@@ -193,23 +189,21 @@ def _answer(
     process: subprocess.Popen[bytes], mark: str, overdue: Callable[[], str]
 ) -> tuple[bytes, bytes, str]:
     """Wait for a child; return what it said on both streams, and why it was ended if it was."""
-    stdout: bytes | None
-    stderr: bytes | None
     while True:
         try:
             stdout, stderr = process.communicate(timeout=_SLICE_S)
             return stdout, stderr or b"", ""
         except subprocess.TimeoutExpired as waiting:
-            stdout, stderr, reason = waiting.output, waiting.stderr, overdue()
-        if len(stdout or b"") + len(stderr or b"") > MOST_ANSWER:
+            answer, reason = (waiting.output or b"", waiting.stderr or b""), overdue()
+        if sum(map(len, answer)) > MOST_ANSWER:
             reason = f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
         if reason:
-            _end(process)
-            end_marked(mark)
+            _end(process, mark)
             with suppress(subprocess.TimeoutExpired):  # what could not be ended may hold its pipes
                 stdout, stderr = process.communicate(timeout=1)
+                answer = (stdout, stderr or b"")
             process.wait()
-            return (stdout or b"")[:MOST_ANSWER], (stderr or b"")[:MOST_ANSWER], reason
+            return answer[0][:MOST_ANSWER], answer[1][:MOST_ANSWER], reason
 
 
 _SLICE_S = 0.1
@@ -271,9 +265,11 @@ def _watch() -> None:
             _watchdogs.append(started)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if os.name == "posix":
+def _end(process: subprocess.Popen[bytes] | None, mark: str) -> None:
+    """End a child, which may not be known yet, with its descendants."""
+    if process and os.name == "posix":
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    else:
+    elif process:
         process.kill()
+    end_marked(mark)

@@ -90,8 +90,7 @@ _NOT_OURS = (BlockingIOError, PermissionError, FileNotFoundError)
 def _lock(folder: Path) -> int | None:
     """Lock a folder, and return its descriptor; None where folders have no locks: what a killed run leaves there stays.
 
-    Raises:
-        OSError: one of :data:`_NOT_OURS`, or it is no folder.
+    It raises one of :data:`_NOT_OURS`, or another ``OSError`` for what is no folder.
     """
     if sys.platform == "win32":
         return None

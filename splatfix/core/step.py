@@ -69,7 +69,9 @@ class Step:
         if self.command is None:
             return self.text
         shell = self.command.shell(windows=windows)
-        return f"{self.text.rstrip('.:')}: {shell}" if self.text else shell
+        if not self.text:
+            return shell
+        return f"{self.text.rstrip('.:')}: {shell}"
 
     def to_json(self, *, windows: bool = _WINDOWS) -> dict[str, Any]:
         """Return it for a JSON document, its ``command`` as the shell of that platform takes it; None without one."""

@@ -14,7 +14,9 @@ def counted(number: float, noun: str) -> str:
 
 def verb(number: float, singular: str, plural: str) -> str:
     """Return the form of a verb that agrees with a number: ``is`` with 1, ``are`` with 2."""
-    return singular if round(number) == 1 else plural
+    if round(number) == 1:
+        return singular
+    return plural
 
 
 def subject(number: float, noun: str, singular: str, plural: str) -> str:

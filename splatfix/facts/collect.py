@@ -3,7 +3,6 @@
 import datetime
 import posixpath
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,7 +15,7 @@ from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.interpreter import refuse_other_program
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
-from splatfix.facts.system.live import CachingSystem, LiveSystem, System
+from splatfix.facts.system.live import CachingSystem, System
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
@@ -44,19 +43,9 @@ def gather(
     Raises:
         SplatfixError: ``no-interpreter`` (exit code 2) when ``python`` is some other program on this machine.
     """
-    live = system or LiveSystem()
+    asked_of = system or System()
     # a recording refuses a folder in use before anything is asked
-    asked = CachingSystem(live) if record is None else RecordingSystem(live, record)
-    facts = _gather(asked, python, try_imports, chosen)
-    answer = facts.environment.interpreter
-    if isinstance(asked, RecordingSystem):
-        asked.write(python or live.python, redact=redact, imports=try_imports)
-    elif system is None and python and answer.value is None:
-        refuse_other_program(python, answer.error)
-    return facts
-
-
-def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "") -> Facts:
+    live = CachingSystem(asked_of) if record is None else RecordingSystem(asked_of, record)
     interpreter = live.python if python is None else python
     folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
     environment_job = Job(
@@ -64,41 +53,43 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
     )
 
     def packaged() -> tuple[str, ...]:
-        read: EnvironmentFacts = environment_job.value()
-        return toolkits.packaged(live, read.interpreter.value.site_packages if read.interpreter.value else ())
+        # the same question as that of environment.probe, so that it is asked once
+        described = environment.describe(live, interpreter) if interpreter else ""
+        return () if isinstance(described, str) else toolkits.packaged(live, described.site_packages)
 
     # the machine's slow questions are under way while the environment is read
     machine_job = Job(lambda: machine.probe(live, folder, packaged))
-    facts: EnvironmentFacts = environment_job.value()
+    found: EnvironmentFacts = environment_job.value()
     modules: list[str] = []
-    if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
+    if found.torch_installed.value and (try_imports or not environment.torch_as_installed(live, found)):
         modules.append("torch")
     if try_imports:
-        modules += [item.module for item in facts.extensions.value or () if item.importable]
+        modules += [item.module for item in found.extensions.value or () if item.importable]
     probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
-    return redacted(
-        Facts(
-            machine=machine_job.value(),
-            environment=replace(facts, imports=probes, chosen=chosen),
-            splatfix=__version__,
-            gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            unreadable=live.unreadable(),
-        )
+    facts = Facts(
+        machine=machine_job.value(),
+        environment=replace(found, imports=probes, chosen=chosen),
+        splatfix=__version__,
+        gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        unreadable=live.unreadable(),
     )
+    if isinstance(live, RecordingSystem):
+        live.write(python or live.python, redact=redact, imports=try_imports)
+    elif system is None and python and not found.interpreter.known:
+        refuse_other_program(python, found.interpreter.error)
+    return redacted(facts)
 
 
 def _no_environment(reason: str) -> EnvironmentFacts:
     """No environment was meant: there is nothing to ask."""
     none = absent(reason, "the command line, the shell and the current folder")
     names = set(EnvironmentFacts.__struct_fields__) - {"installer", "imports", "chosen"}
-    facts: dict[str, Any] = dict.fromkeys(names, none)
-    return EnvironmentFacts(**facts)
+    return EnvironmentFacts(**dict.fromkeys(names, none))  # type: ignore[arg-type]
 
 
 def playback(raw: RawMachine) -> Facts:
     """The facts about a machine whose raw answers were recorded or simulated."""
-    system = PlaybackSystem(raw)
-    return gather(system.target, system=system, try_imports=bool(raw.machine.get("imports")))
+    return gather(raw.machine.python, system=PlaybackSystem(raw), try_imports=raw.machine.imports)
 
 
 def load(path: Path) -> Facts:

@@ -11,5 +11,5 @@ from splatfix.install.outcome import (
     InstallProgress,
     RevertOutcome,
 )
-from splatfix.install.undo import read_journal, revert, revert_all
+from splatfix.install.undo import revert, revert_all
 from splatfix.install.wheel_cache import WheelCache

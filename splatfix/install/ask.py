@@ -32,6 +32,7 @@ _RECORDER = Path(__file__).with_name("setup_recorder.py")
 # Loading torch takes seconds, from a slow network disk a minute; what takes longer hangs.
 _TIMEOUT = 120.0
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://\S+|\bgit@[\w.-]+:\S+")
+_SAYS_ALL = re.compile(r"-gencode|--generate-code|(?:-arch|--gpu-architecture)[= ]sm_")
 _ENTRIES = {"sm": EntryKind.SASS, "compute": EntryKind.PTX}
 
 
@@ -59,11 +60,6 @@ def ask_setup(
     if backend and not backend[1].startswith("setuptools"):
         return Inquiry(step.subject, unknown=f"it is built by {backend[1]}, which runs no setup.py")
     copy = scratch.root / "asked" / scratch.copy.name
-    try:
-        shutil.copytree(scratch.copy, copy, symlinks=True)
-    except OSError as error:
-        shutil.rmtree(copy.parent, ignore_errors=True)  # the build may need the room
-        return Inquiry(step.subject, unknown=f"it cannot be copied once more ({error})")
     folder = copy / scratch.source.relative_to(scratch.copy)
     archs = [target.arch for target in context.own_targets] or [*step.targets, Arch(9, 0)]
     environ = child_environment(variables, step.unset, step.path_first)
@@ -76,24 +72,27 @@ def ask_setup(
         try:
             answer = from_json(SetupAnswer, parse_json(done.stdout.strip().rpartition("\n")[2]))
         except ValueError:
-            return Inquiry(
-                step.subject, unknown=f"setup.py gave no answer: {done.why()}", seconds=done.seconds
-            )
+            unknown = f"setup.py gave no answer: {done.why()}"
+            return Inquiry(step.subject, unknown=unknown, seconds=done.seconds)
         if step.setup_call:
             answer = replace(answer, setups=answer.setups[step.setup_call - 1 :][:1])
-        errors = [answer.error, *(call.error for call in answer.setups)]
-        unknown = "; ".join(filter(None, errors))
+        unknown = "; ".join(filter(None, [answer.error, *(call.error for call in answer.setups)]))
         if not (answer.setups or unknown):
             unknown = "it calls no setup()"
         return Inquiry(step.subject, answer, unknown=unknown, seconds=done.seconds)
 
-    as_here = bool(context.has_working_gpu)
-    inquiry = run(sees_gpu=as_here)
-    if inquiry.answer.asks_gpu:
-        other = run(sees_gpu=not as_here)
-        inquiry = replace(inquiry, otherwise=other.answer, seconds=inquiry.seconds + other.seconds)
-    shutil.rmtree(copy.parent, ignore_errors=True)
-    return inquiry
+    try:
+        shutil.copytree(scratch.copy, copy, symlinks=True)
+        as_here = bool(context.has_working_gpu)
+        inquiry = run(sees_gpu=as_here)
+        if inquiry.answer.asks_gpu:
+            other = run(sees_gpu=not as_here)
+            inquiry = replace(inquiry, otherwise=other.answer, seconds=inquiry.seconds + other.seconds)
+        return inquiry
+    except OSError as error:
+        return Inquiry(step.subject, unknown=f"it cannot be copied once more ({error})")
+    finally:
+        shutil.rmtree(copy.parent, ignore_errors=True)  # the build may need the room
 
 
 def contradiction(
@@ -156,9 +155,7 @@ def _groups(module: DeclaredModule) -> list[FatbinGroup]:
         entries: list[Code] = []
         for flag in flags:
             codes = re.findall(r"\b(sm|compute)_(\d+[af]?)\b", flag.rpartition("code=")[2])
-            if not codes or not re.match(
-                r"-gencode|--generate-code|(?:-arch|--gpu-architecture)[= ]sm_", flag
-            ):
+            if not codes or not _SAYS_ALL.match(flag):
                 return []
             entries += [Code(_ENTRIES[kind], f"sm_{number}") for kind, number in codes]
             if "code=" not in flag:  # -arch=sm_90 embeds PTX too

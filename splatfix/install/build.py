@@ -16,14 +16,14 @@ from splatfix.core.errors import SplatfixError, require
 from splatfix.core.files import write_bytes
 from splatfix.core.step import say
 from splatfix.explain import BuildFailure, explain_build
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.facts.source.copying import LeftOut
 from splatfix.install.ask import ask_setup, contradiction
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
 from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
-from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
-from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
+from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, versions_of, wheel_key
+from splatfix.install.wheels import add_manifest
 from splatfix.model import Facts
 from splatfix.model.inquiry import Inquiry
 from splatfix.model.steps import BuildWheel
@@ -38,62 +38,7 @@ _COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
 # A setup.py may start ``pip install`` for its submodules, as beta-splatting's does: they are in the plan themselves, and what is
 # not is for the plan to say. "0" turns isolation off: pip reads the variable as the value of build_isolation.
 _NO_OTHER_INSTALLS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_DEPS": "1"}
-# Python runs sitecustomize of the first folder on its path at every start, so also in the children that pip starts.
-# Torch's own files stay as they are: the function is replaced in memory, after the module was loaded.
-_AFTER_IMPORT = """
-import importlib.util
-import sys
-
-
-class AfterImport:
-    def __init__(self, name, change):
-        self.name, self.change = name, change
-        sys.meta_path.insert(0, self)
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        load = spec.loader.exec_module
-
-        def exec_module(module):
-            load(module)
-            self.change(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-"""
-_SILENCED_CHECK = """
-def silenced(*args, **kwargs):
-    print("splatfix: --force-cuda-mismatch: torch's check of the CUDA version is silenced", flush=True)
-
-
-def silence(module):
-    module._check_cuda_version = silenced
-
-
-AfterImport("torch.utils.cpp_extension", silence)
-"""
-# pip asks for the metadata and builds the wheel in processes of their own, each of which runs setup.py once.
-_ONE_SETUP = """
-def act_once(module):
-    import distutils.core
-
-    setup, calls = distutils.core.setup, []
-
-    def setup_or_pass(**attributes):
-        calls.append(attributes)
-        if len(calls) == {call}:
-            return setup(**attributes)
-
-    distutils.core.setup = setup_or_pass  # setuptools' own calls it
-
-
-AfterImport("setuptools", act_once)
-"""
+_AFTER_IMPORT = Path(__file__).with_name("after_import.py")
 
 
 class Built(Struct, frozen=True):
@@ -124,55 +69,57 @@ class Builder(Struct):
     def build(self) -> Built:
         """Build the wheel, with our manifest in it.
 
-        A build whose compiler the system killed for memory is tried again with half as many jobs.
+        A build whose compiler the system killed for memory goes on with half as many jobs.
 
         Raises:
             SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``,
                 ``no-scratch``, ``cannot-write``; as :func:`contradiction`.
         """
-        built_with, places = versions_of(self.facts, self.step), places_of(self.facts)
+        step = self.step
         context = make_context(self.facts)
-        while True:
-            step = self.step
-            with scratch_folder(source=step.source) as scratch:
-                self.tell("copying the source")
-                scratch = copy_to_build(step, scratch)
-                source = read_source(scratch.source)
-                identity = identity_of(step, built_with, source.reads, places)
-                key = wheel_key(scratch.copy, identity) if self.cache else ""
-                kept = self.cache.take(key, self.wheels) if self.cache else None
-                if kept is not None:
-                    return Built(kept, True, scratch.left_out)
-                variables = self._variables(scratch, source.libraries)
-                self.tell("asking setup.py")
-                inquiry = ask_setup(step, scratch, context, self.environment, variables, self.stop)
-                require(contradiction(step, inquiry, context, self.environment))
-                self.tell("running its setup.py")
-                cause = self._run_pip(scratch, variables, inquiry)
-                if cause is None:
-                    made = self._take_wheel(scratch, built_with)
-                    # a variable that it reads by a computed name, and that is set, is not in the key
-                    reads = (*source.reads, *inquiry.answer.reads)
-                    if self.cache and identity == identity_of(step, built_with, reads, places):
-                        self.cache.put(key, made, identity, origin_of(Path(step.source)))
-                    return Built(made, False, scratch.left_out)
+        with scratch_folder(source=step.source) as scratch:
+            self.tell("copying the source")
+            scratch = copy_to_build(step, scratch)
+            source = read_source(scratch.source)
+            identity = identity_of(step, self.facts, source.reads)
+            key = wheel_key(scratch.copy, identity) if self.cache else ""
+            if self.cache and (kept := self.cache.take(key, self.wheels)):
+                return Built(kept, True, scratch.left_out)
+            variables = self._variables(scratch, source.libraries)
+            self.tell("asking setup.py")
+            inquiry = ask_setup(step, scratch, context, self.environment, variables, self.stop)
+            require(contradiction(step, inquiry, context, self.environment))
+            self.tell("running its setup.py")
             jobs = int(step.variables.get("MAX_JOBS", "1"))
-            if cause.kind != "killed" or jobs == 1:
-                first, *others = cause.lines or ("it printed nothing",)
-                raise SplatfixError(
-                    "disk-full" if cause.kind == "disk-full" else "build-failed",
-                    f"The build of {step.subject} failed: {first}",
-                    meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
-                    todo=(*cause.todo, say(f"Full log: {self.log}")),
-                    details={
-                        "cause": cause.kind,
-                        "class": cause.failure_class,
-                        "lines": list(cause.lines),
-                        "log": str(self.log),
-                    },
-                )
-            self.tell(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
-            self.step = replace(step, variables={**step.variables, "MAX_JOBS": str(jobs // 2)})
+            cause = self._run_pip(scratch, variables, inquiry)
+            while cause and cause.kind == "killed" and jobs > 1:
+                jobs //= 2
+                self.tell(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs}")
+                variables["MAX_JOBS"] = str(jobs)
+                cause = self._run_pip(scratch, variables, inquiry)
+            if cause:
+                raise self._failure(cause)
+            made = self._take_wheel(scratch)
+        # a variable that it reads by a computed name, and that is set, is not in the key
+        reads = (*source.reads, *inquiry.answer.reads)
+        if self.cache and identity == identity_of(step, self.facts, reads):
+            self.cache.put(key, made, identity, origin_of(Path(step.source)))
+        return Built(made, False, scratch.left_out)
+
+    def _failure(self, cause: BuildFailure) -> SplatfixError:
+        first, *others = cause.lines or ("it printed nothing",)
+        return SplatfixError(
+            "disk-full" if cause.kind == "disk-full" else "build-failed",
+            f"The build of {self.step.subject} failed: {first}",
+            meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
+            todo=(*cause.todo, say(f"Full log: {self.log}")),
+            details={
+                "cause": cause.kind,
+                "class": cause.failure_class,
+                "lines": list(cause.lines),
+                "log": str(self.log),
+            },
+        )
 
     def _variables(self, scratch: Scratch, libraries: tuple[str, ...]) -> dict[str, str]:
         """Return the variables of the build, and put what they name into the scratch folder.
@@ -180,28 +127,28 @@ class Builder(Struct):
         Args:
             libraries: that the source links by name.
         """
-        planned = self.step.variables
-        variables = {
-            **_NO_OTHER_INSTALLS,
-            **planned,
-            "TMPDIR": str(scratch.temporary),
-            **compiler_cache(self.step, scratch.root),
-        }
+        planned, environment = self.step.variables, self.environment
+        variables = {**_NO_OTHER_INSTALLS, **planned, "TMPDIR": str(scratch.temporary)}
+        variables |= compiler_cache(self.step, scratch.root)
         cc, home, names = planned.get("CC"), planned.get("CUDA_HOME"), scratch.root / "link-names"
-        site, runner = self.environment.purelib, self.environment.runner
-        if cc and home and link_names(libraries, cc, Path(home), site, names, runner):
+        if (
+            cc
+            and home
+            and link_names(libraries, cc, Path(home), environment.purelib, names, environment.runner)
+        ):
             # CMake has a variable of its own; an empty part would stand for the current folder
             for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
                 variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
         changes = ""
         if self.step.cuda_mismatch:
-            changes += _SILENCED_CHECK
+            changes += 'AfterImport("torch.utils.cpp_extension", silence)\n'
         if self.step.setup_call:
-            changes += _ONE_SETUP.format(call=self.step.setup_call)
+            changes += f'AfterImport("setuptools", act_once({self.step.setup_call}))\n'
         if changes:
             folder = scratch.root / "first-on-path"
             folder.mkdir()
-            (folder / "sitecustomize.py").write_text(_AFTER_IMPORT + changes, encoding="utf-8")
+            program = f"{_AFTER_IMPORT.read_text(encoding='utf-8')}\n\n{changes}"
+            (folder / "sitecustomize.py").write_text(program, encoding="utf-8")
             variables["PYTHONPATH"] = str(folder)
         return variables
 
@@ -237,62 +184,51 @@ class Builder(Struct):
         if done.error:
             return BuildFailure("unknown", (done.error,))
         # the scratch copy is removed before anybody reads its paths
-        output = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
-        cause = explain_build(output)
-        # what was not copied is told where the failure's lines speak of it
-        missed = next(
-            (item for item in scratch.left_out if any(item.path in line for line in cause.lines)), None
+        return _explained(
+            done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", ""), step, scratch
         )
-        if missed:
-            note = f"{missed.path} was not copied for the build ({missed.reason})."
-            cause = replace(cause, meaning=f"{cause.meaning} {note}".strip())
-        return _of_the_source(cause, step, scratch)
 
-    def _take_wheel(self, scratch: Scratch, built_with: Mapping[str, str]) -> Path:
+    def _take_wheel(self, scratch: Scratch) -> Path:
         made = sorted(scratch.wheels.glob("*.whl"))
         if len(made) != 1:
             raise SplatfixError.of(
                 "install.not-one-wheel", subject=self.step.subject, number=len(made) or "no", log=self.log
             )
-        manifest = {
-            "schema_version": MANIFEST_VERSION,
-            "kind": "built",
-            "splatfix": __version__,
+        made_so = {
             "source": self.step.source,
             "targets": [arch.sm for arch in self.step.targets],
             "variables": dict(self.step.variables),
-            "built_with": dict(built_with),
+            "built_with": versions_of(self.facts, self.step),
             "edits": [edit.rule for edit in self.step.edits],
         }
         if self.step.cuda_mismatch:
-            manifest["cuda_mismatch"] = self.step.cuda_mismatch
-        add_manifest(made[0], manifest)
+            made_so["cuda_mismatch"] = self.step.cuda_mismatch
+        add_manifest(made[0], "built", made_so)
         path = self.wheels / made[0].name
         # whole or not at all: it may go to another disk, and a full one
         write_bytes(path, made[0].read_bytes())
         return path
 
 
-def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> BuildFailure:
-    """Return the cause with paths of the source itself: the scratch copy is removed before anybody reads it."""
-
-    def without_dots(match: re.Match[str]) -> str:
-        path = match.group(1)
-        if (scratch.source / path).is_file() or (scratch.copy / path).is_file():
-            return path
-        return match.group()
-
+def _explained(output: str, step: BuildWheel, scratch: Scratch) -> BuildFailure:
+    """Return why a build failed, with what the copy has to do with it."""
+    cause = explain_build(output)
     # a compiler cache gives compilers paths relative to where they run
-    lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", without_dots, line) for line in cause.lines)
-    named = next((name for edit in step.edits for name in edit.files if lines and name in lines[0]), None)
-    if cause.kind != "compiler" or named is None:
-        return replace(cause, lines=lines)
-    before, after = (Path(folder, named).read_bytes() for folder in (step.source, scratch.source))
-    if before.count(b"\n") == after.count(b"\n"):
-        return replace(cause, lines=lines)
-    edits = ", ".join(edit.rule for edit in step.edits if named in edit.files)
-    note = f"Line numbers of {named} are those after splatfix's edits ({edits}), which added lines."
-    return replace(cause, lines=lines, meaning=f"{cause.meaning} {note}".strip())
+    lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+(?=[^\s:(,]+)", "", line) for line in cause.lines)
+    notes = [cause.meaning]
+    # what was not copied is told where the failure's lines speak of it
+    for item in scratch.left_out:
+        if any(item.path in line for line in lines):
+            notes.append(f"{item.path} was not copied for the build ({item.reason}).")
+            break
+    named = next((name for edit in step.edits for name in edit.files if lines and name in lines[0]), "")
+    if cause.kind == "compiler" and named:
+        copies = [Path(folder, named).read_bytes() for folder in (step.source, scratch.source)]
+        if len({copy.count(b"\n") for copy in copies}) > 1:
+            edits = ", ".join(edit.rule for edit in step.edits if named in edit.files)
+            added = f"edits ({edits}), which added lines"
+            notes.append(f"Line numbers of {named} are those after splatfix's {added}.")
+    return replace(cause, lines=lines, meaning=" ".join(filter(None, notes)))
 
 
 def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
@@ -319,17 +255,11 @@ def described(line: str) -> str | None:
     ninja names a file when it is done with it (its output is no terminal), distutils before it starts. How long the rest takes
     nothing tells: the large files often come last.
     """
-    file = _COMPILING.search(line)
-    if file:
-        name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
+    if file := _COMPILING.search(line):
+        name = re.split(r"[/\\]", file.group(1))[-1]
         count = _NINJA.match(line)
-        if count is None:
-            return f"compiling {name}"
-        return f"compiled {name} ({count[1]} of {count[2]})"
+        return f"compiled {name} ({count[1]} of {count[2]})" if count else f"compiling {name}"
     # before ninja is done with the first file of many minutes
-    begins = _BEGINS.match(line)
-    if begins:
+    if begins := _BEGINS.match(line):
         return f"compiling the sources of {begins.group(1)}"
-    if " -shared " in line:
-        return "linking"
-    return None
+    return "linking" if " -shared " in line else None

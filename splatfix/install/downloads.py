@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import os
 import re
@@ -13,7 +11,6 @@ import tarfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 from packaging.utils import parse_wheel_filename
@@ -24,6 +21,7 @@ from splatfix.core.reading import read_text
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
+from splatfix.core.toml import parse_toml
 from splatfix.install.environment import Environment, open_environment
 from splatfix.install.trust import distrust, private_cache
 from splatfix.knowledge.toolkits import known_digest
@@ -33,23 +31,7 @@ from splatfix.wheels.listing import save_listed
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.
 _UNSET = {"PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_ROOT", "PIP_NO_INDEX", "PIP_REQUIRE_VIRTUALENV"}
-# What a build takes of a toolkit at the least; see facts.toolkits.NEEDED_HEADERS.
-_NEEDED = (
-    "bin/nvcc",
-    "bin/ptxas",
-    "include/cuda_runtime.h",
-    "include/cublas_v2.h",
-    "include/cusparse.h",
-    "include/cusolverDn.h",
-    "include/cccl/cub/cub.cuh",
-    "include/cccl/thrust/device_vector.h",
-    "lib/libcudart.so",
-)
-_PROBE = """#include <cub/block/block_reduce.cuh>
-#include <cuda_runtime.h>
-__global__ void twice(float *values) { values[threadIdx.x] *= 2; }
-extern "C" int run() { twice<<<1, 32>>>(nullptr); return (int)cudaGetLastError(); }
-"""
+_PROBE = parse_toml(Path(__file__).with_name("toolkit_probe.toml").read_text(encoding="utf-8"))
 _MOST_UNPACKED = 256 << 20
 # Its wheel is py3-none-any and compiles at the first import; its sdist carries setup.py, all CUDA sources and glm.
 FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
@@ -83,15 +65,15 @@ def provide_toolkit(step: ProvideToolkit, pip: Pip, tell: Callable[[str], None])
     root = folder / Path(step.root).relative_to(folder)
     private_cache(folder.parent.name, folder.parent.parent)
     if (folder / TOOLKIT_MARKER).is_file() and not distrust(folder):
-        return root, _digest(read_json(folder / TOOLKIT_MARKER, "the note on a toolkit in the cache"))
+        note = read_json(folder / TOOLKIT_MARKER, "the note on a toolkit in the cache")
+        return root, _digest(note.get("wheels"))
     try:
         with temporary_folder(".making-", folder.parent) as making:
             tell(f"downloading {step.requirements[0]}")
             unpacked = making / "toolkit"
             unpacked.mkdir(mode=0o700)
             wheels, lock = making / "wheels", making / "lock.txt"
-            only = ["--only-binary", ":all:", "--dest", str(wheels)]
-            _run(pip, "download", *only, *step.requirements)
+            _run(pip, "download", "--only-binary", ":all:", "--dest", str(wheels), *step.requirements)
             digests: dict[str, str] = {}
             for path in sorted(wheels.glob("*.whl")):
                 name, version, _, _ = parse_wheel_filename(path.name)
@@ -99,9 +81,8 @@ def provide_toolkit(step: ProvideToolkit, pip: Pip, tell: Callable[[str], None])
                 # installs those bytes or none, whatever index it came from
                 digests[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
             lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in digests.items()))
-            local = ["--no-index", "--find-links", str(wheels), "--target", str(unpacked)]
-            hashed = ["--require-hashes", "--requirement", str(lock)]
-            _run(pip, "install", "--no-deps", *local, *hashed)
+            local = ("--no-index", "--find-links", str(wheels), "--target", str(unpacked))
+            _run(pip, "install", "--no-deps", *local, "--require-hashes", "--requirement", str(lock))
             shutil.rmtree(wheels)
             toolkit = unpacked / root.relative_to(folder)
             # the unversioned names that linkers ask for, which wheels cannot carry, and execute bits where they were lost
@@ -119,19 +100,16 @@ def provide_toolkit(step: ProvideToolkit, pip: Pip, tell: Callable[[str], None])
             unpacked.replace(folder)
     except OSError as error:
         raise _not_provided(f"{folder} cannot be written: {error.strerror or error}", pip) from error
-    return root, _digest(note)
+    return root, _digest(digests)
 
 
-def _digest(note: Mapping[str, Any]) -> str:
-    """One digest for all wheels of a toolkit; "" for one that an earlier splatfix made, which kept none."""
-    wheels = note.get("wheels")
-    if not wheels:
-        return ""
-    return hashlib.sha256(json.dumps(wheels, sort_keys=True).encode()).hexdigest()
+def _digest(wheels: Mapping[str, str] | None) -> str:
+    """Return one digest for all wheels of a toolkit; "" for one that an earlier splatfix made, which kept none."""
+    return hashlib.sha256(json.dumps(wheels, sort_keys=True).encode()).hexdigest() if wheels else ""
 
 
 def fetch_wheel(step: FetchWheel, pip: Pip, folder: Path) -> Path:
-    """The wheel of one version, from the person's own indexes, or an address.
+    """Fetch the wheel of one version, from the person's own indexes, or an address.
 
     Raises:
         SplatfixError: ``wheel-not-fetched`` with what pip said.
@@ -156,25 +134,19 @@ def _run(pip: Pip, command: str, *arguments: str) -> None:
 
 
 def _last_error(completed: Completed) -> str:
-    """Find the last line of a failed pip's output that tells an error, else why it failed."""
+    """Return the last line of a failed pip's output that tells an error, else why it failed."""
     lines = (completed.stdout + completed.stderr).splitlines()
-    marked = [line.strip() for line in lines if "ERROR" in line]
-    if not marked:
-        return completed.why()
-    return marked[-1]
+    return next((line.strip() for line in reversed(lines) if "ERROR" in line), completed.why())
 
 
 def _check_toolkit(root: Path, pip: Pip, folder: Path) -> None:
     """Check that every file that builds need is there, and that a kernel compiles and links as torch links."""
-    lacking = [name for name in _NEEDED if not (root / name).exists()]
+    lacking = [name for name in _PROBE["needed"] if not (root / name).exists()]
     if lacking:
         raise _not_provided(f"the wheels left out {', '.join(lacking)}", pip)
     folder.mkdir()
-    (folder / "probe.cu").write_text(_PROBE)
-    nvcc = str(root / "bin" / "nvcc")
-    # sm_90: nvcc knows it since CUDA 11.8, which is older than any toolkit in wheels
-    argv = [nvcc, "-arch=sm_90", "-Xcompiler", "-fPIC", "-shared", "-cudart", "shared", "probe.cu"]
-    argv += [f"-L{root / 'lib'}", "-lcudart", "-o", "probe.so"]
+    (folder / "probe.cu").write_text(_PROBE["source"])
+    argv = [str(root / "bin" / "nvcc"), f"-L{root / 'lib'}", *_PROBE["options"]]
     completed = pip.runner.run(argv, timeout=300.0, cwd=folder, log=pip.log)
     if not completed.ok:
         output = (completed.stderr or completed.stdout).strip() or completed.why()
@@ -193,7 +165,7 @@ def fetch_source(
     cache: Path | None = None,
     offline: bool = False,
 ) -> str:
-    """The folder of the source that ``text`` (such as ``gsplat==1.5.3``) names; any other text as it is.
+    """Return the folder of the source that ``text`` (such as ``gsplat==1.5.3``) names; any other text as it is.
 
     It is unpacked into splatfix's own cache, once; no environment is touched, and nothing of it is run.
 
@@ -210,68 +182,54 @@ def fetch_source(
     source = private_cache("sources", cache) / f"{named.group(1)}-{named.group(2)}"
     if (source / "setup.py").is_file() and not distrust(source):
         return str(source)
-    if offline:
-        raise _not_fetched(text, "--offline asks no index, and it is not in splatfix's cache")
     try:
+        if offline:
+            raise ValueError("--offline asks no index, and it is not in splatfix's cache")
         with temporary_folder(".fetching-", source.parent) as scratch:
-            archive = _download_sdist(text.strip(), pip or Pip.of(open_environment(python)), scratch)
+            archive = scratch / f"{source.name}.tar.gz"
+            _download_sdist(text.strip(), pip or Pip.of(open_environment(python)), archive)
             _unpack_sdist(archive, scratch / "unpacked")
             tops = [path for path in (scratch / "unpacked").iterdir() if (path / "setup.py").is_file()]
             if len(tops) != 1:
-                raise _not_fetched(
-                    text, f"{archive.name} holds {len(tops) or 'no'} setup.py where one belongs"
-                )
-            top = tops[0]
+                raise ValueError(f"{archive.name} holds {len(tops) or 'no'} setup.py where one belongs")
             shutil.rmtree(source, ignore_errors=True)
-            top.chmod(0o700)
-            top.replace(source)
-    except (OSError, EOFError, ValueError, OverflowError, zlib.error, tarfile.TarError) as error:
-        raise _not_fetched(text, str(error)) from error
+            tops[0].chmod(0o700)
+            tops[0].replace(source)
+    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
+        raise SplatfixError.of("install.source-not-fetched", text=text, reason=error) from error
     return str(source)
 
 
-def _download_sdist(requirement: str, pip: Pip, folder: Path) -> Path:
+def _download_sdist(requirement: str, pip: Pip, archive: Path) -> None:
     """Fetch the archive that pip would take. pip would run its setup.py, to learn the name that it has already; of archives
     that it may not take it only says where they lie."""
-    archive = folder / f"{requirement.replace('==', '-')}.tar.gz"
-    look = ("download", "-vvv", "--no-deps", "--only-binary", ":all:", "--dest", str(folder))
+    look = ("download", "-vvv", "--no-deps", "--only-binary", ":all:", "--dest", str(archive.parent))
     completed = pip.run(*look, f"{requirement}+source")
     listed = re.search(
         rf"No sources permitted for \S+ (\S+/{re.escape(archive.name)})(?:#\S*)?(?: \(from (\S+)\))?",
         completed.stdout,
     )
     if listed is None:
-        reason = _last_error(completed)
-        raise _not_fetched(requirement, f"pip finds no {archive.name} where it looks: {reason}")
+        raise ValueError(f"pip finds no {archive.name} where it looks: {_last_error(completed)}")
     address, page = listed[1], listed[2] or ""
     # pip hides logins in what it says, not in its settings; a file, because what it prints comes without them too
-    log = folder / "pip.log"
+    log = archive.with_name("pip.log")
     pip.run("--log", str(log), "config", "list")
     named = [page, *re.findall(r"https?://[^\s'\"]+@[^\s'\"]+", str(read_text(log)))]
     save_listed(address, page, archive, named)
-    return archive
 
 
 def _unpack_sdist(archive: Path, folder: Path) -> None:
     """Unpack files and folders; links and devices have no place in a source."""
-    with gzip.open(archive) as file:
-        data = file.read(_MOST_UNPACKED + 1)
-    with tarfile.open(fileobj=io.BytesIO(data[:_MOST_UNPACKED]), mode="r:") as tar:
-        members = [member for member in tar if member.isfile()]
-        # of a sparse file the archive holds less than it unpacks to
-        if len(data) + sum(member.size for member in members if member.issparse()) > _MOST_UNPACKED:
-            raise ValueError(f"it unpacks to more than {_MOST_UNPACKED >> 20} MiB")
-        for member in members:
-            path = folder / member.name
+    size = 0
+    with tarfile.open(archive) as tar:
+        for member in filter(tarfile.TarInfo.isfile, tar):
+            path, size = folder / member.name, size + member.size
+            if size > _MOST_UNPACKED:
+                raise ValueError(f"it unpacks to more than {_MOST_UNPACKED >> 20} MiB")
             if ".." in path.parts or folder not in path.parents:
                 raise ValueError(f"{member.name} would be written outside of its folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             content = tar.extractfile(member)
             assert content is not None
-            with content, path.open("wb") as unpacked:
-                shutil.copyfileobj(content, unpacked)
-            path.chmod(0o755 if member.mode & 0o100 else 0o644)
-
-
-def _not_fetched(text: str, reason: str) -> SplatfixError:
-    return SplatfixError.of("install.source-not-fetched", text=text, reason=reason)
+            path.write_bytes(content.read())

@@ -22,17 +22,12 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.resources import KERNELS
 from splatfix.core.scratch import temporary_folder
+from splatfix.core.toml import parse_toml
 from splatfix.install.environment import Environment
-from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
+from splatfix.install.wheels import add_manifest, write_wheel
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import Dropin
-from splatfix.knowledge.faces import (
-    BASE_SETTINGS,
-    SUMS,
-    DeclaredFace,
-    role_of_argument,
-    role_of_setting,
-)
+from splatfix.knowledge.faces import BASE_SETTINGS, SUMS, role_of_argument, role_of_setting
 from splatfix.knowledge.stacks import variant
 
 if TYPE_CHECKING:
@@ -41,29 +36,15 @@ if TYPE_CHECKING:
 _HEAD = '"""{name} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
 _HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC"}
 
-
 _TIMEOUT = 300.0
 """Seconds for all kernels and targets; one module for one GPU takes NVRTC one to three."""
-# What a training asks for: images and all gradients, and the gradients of the colors alone, each with and without the absolute
-# gradients by which some variants densify (see rasterizer_cuda.py).
-# Other numbers of channels, and images of 32,768 tiles or more, are compiled at their first call.
-_OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
-    "binning.cu": ({"KEY": "short"},),
-    "surfels.cu": ({"COLORS": 3},),
-    # of gsplat: colors, and with a depth, each with and without the absolute gradients that it densifies by
-    "gsplat_pixels.cu": tuple(
-        {"COLORS": colors, **absolute} for colors in (3, 4) for absolute in ({}, {"ABSOLUTE": 1})
-    ),
-    "gsplat_surfels.cu": ({"COLORS": 4}, {"COLORS": 4, "ABSOLUTE": 1}),
-    "blending.cu": tuple(
-        {"COLORS": 3, "EXTRAS": extras, "ABSOLUTE": absolute} for extras in (3, 0) for absolute in (0, 1)
-    ),
-}
+
+KERNEL_VARIANTS = parse_toml(Path(__file__).with_name("kernel_variants.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def _templates() -> jinja2.Environment:
-    """The sources that stand beside the copied kernels."""
+    """Return the sources that stand beside the copied kernels."""
     import jinja2  # only where a drop-in is made
 
     return jinja2.Environment(  # nosec B701
@@ -101,7 +82,16 @@ def make_dropin_wheel(
         served = json.dumps(dict(dropin.host_releases))
         sources = {dropin.api: _source("hosted", dropin=dropin, releases=served)}
     elif dropin.declared:
-        sources = {dropin.api: _declared_package(dropin.declared)}
+        face = dropin.declared
+        settings = {role_of_setting(name): name for name in face.settings}
+        arguments = {role_of_argument(name): name for name in face.forward}
+        options = [
+            name for name in face.settings if name in BASE_SETTINGS or role_of_setting(name) == "option"
+        ]
+        words = {"face": face, "settings": settings, "arguments": arguments, "options": options}
+        words |= {"role_of": role_of_argument, "sums": SUMS}
+        words["option"], words["instead"] = face.instead
+        sources = {dropin.api: _source("declared", **words)}
         sources[f"{dropin.module}/_C.py"] = _source("compiled-half", module=dropin.module, exports=())
     else:
         row = variant(dropin.serves[0])
@@ -124,18 +114,15 @@ def make_dropin_wheel(
         releases = sorted(dropin.host_releases, key=Version)
         requires = (f"{dropin.host}>={releases[0]},<={releases[-1]}",)
     path = write_wheel(folder, dropin.distribution, version, files, summary, requires=requires)
-    manifest = {
-        "schema_version": MANIFEST_VERSION,
-        "kind": "drop-in",
-        "splatfix": __version__,
+    made_so = {
         "replaces": dropin.host or dropin.module,
         "variant": dropin.variant,
         "backend": backend,
-        "note": "",
+        "note": dropin.note
+        if backend == "pure"
+        else "",  # it speaks of the speed and limits of plain PyTorch
     }
-    if backend == "pure":
-        manifest["note"] = dropin.note  # it speaks of the speed and limits of plain PyTorch
-    add_manifest(path, manifest)
+    add_manifest(path, "drop-in", made_so)
     return path
 
 
@@ -149,47 +136,25 @@ def _kernel(name: str) -> bytes:
         raise SplatfixError.of("install.splatfix-incomplete", path=path, reason=reason) from error
 
 
-def _declared_package(face: DeclaredFace) -> str:
-    """The package of a face that was declared."""
-    option, instead = face.instead
-    return _source(
-        "declared",
-        face=face,
-        options=tuple(
-            name for name in face.settings if name in BASE_SETTINGS or role_of_setting(name) == "option"
-        ),
-        settings={role_of_setting(name): name for name in face.settings},
-        arguments={role_of_argument(name): name for name in face.forward},
-        role_of=role_of_argument,
-        sums=SUMS,
-        option=option,
-        instead=instead,
-    )
-
-
-def variants_of(dropin: Dropin, source: str) -> tuple[dict[str, object], ...]:
+def variants_of(dropin: Dropin, source: str) -> list[dict[str, object]]:
     """Return the definitions that a source of a drop-in is compiled with, once each."""
-    variants: tuple[dict[str, object], ...] = _OPTIONS.get(source, ({},))
+    more: list[dict[str, object]] = []
     if source == "blending.cu" and dropin.gives_used:
-        variants += ({"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1},)
-    return variants
+        more = [{"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1}]
+    return [*KERNEL_VARIANTS.get(source, [{}]), *more]
 
 
 def compile_cuda_kernels(
     dropin: Dropin, targets: Sequence[Arch], environment: Environment, log: Path
 ) -> tuple[dict[str, bytes], Rung]:
-    """(code of our own kernels by file name, what was shown of it).
+    """Return the code of our own kernels by file name, and what was shown of it.
 
     Raises:
         SplatfixError: ``nvrtc-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
     """
     jobs: list[list[object]] = []
-    for name in dropin.cuda:
-        source = Path(name).name
-        if not source.endswith(".cu"):
-            continue  # a header
-        for options in variants_of(dropin, source):
-            jobs += [[source, options, arch.number] for arch in targets]
+    for name in (Path(name).name for name in dropin.cuda if name.endswith(".cu")):  # the others are headers
+        jobs += [[name, options, arch.number] for options in variants_of(dropin, name) for arch in targets]
     with temporary_folder() as scratch:
         # in the target environment: its torch brings the NVRTC that will compile there too
         program = str(KERNELS / "nvrtc.py")
@@ -202,23 +167,20 @@ def compile_cuda_kernels(
             details = {"log": str(log)}
             raise SplatfixError.of("install.nvrtc-failed", name=dropin.name, reason=reason, details=details)
         code: dict[str, bytes] = {}
-        proofs: list[str] = []
+        proofs: dict[str, None] = {}
         for name, source, number in answer["files"]:
             file = Path(scratch, name)
             code[name] = file.read_bytes()
             target = next(arch for arch in targets if arch.number == number)
             # what it holds is read from itself and not from its name
             try:
-                binary = read_binary(file)
+                coverage = judge(read_binary(file).fatbins, target)
             except BinaryError as error:
                 raise SplatfixError.of("install.unreadable-gpu-code", source=source, error=error) from error
-            coverage = judge(binary.fatbins, target)
             if not coverage.usable:
                 raise SplatfixError.of(
                     "install.wrong-gpu-code", source=source, sm=target.sm, reason=coverage.reason
                 )
             means = "native code" if coverage.via == "sass" else "PTX, which the driver compiles"
-            proofs.append(f"{source} for {target.sm} ({means})")
-    shown = "; ".join(dict.fromkeys(proofs))
-    shown_by = f"compiled by NVRTC {answer['nvrtc']}: {shown}"
-    return code, Rung(RungName.BUILT, True, shown_by)
+            proofs[f"{source} for {target.sm} ({means})"] = None
+    return code, Rung(RungName.BUILT, True, f"compiled by NVRTC {answer['nvrtc']}: {'; '.join(proofs)}")

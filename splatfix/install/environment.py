@@ -3,19 +3,18 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
-from splatfix.core.codec import parse_json
+from splatfix.core.codec import json_object
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import say
-from splatfix.facts import LiveSystem, find_installer, refuse_other_program
+from splatfix.facts import System, find_installer, refuse_other_program
 from splatfix.model import Installer
 
 _ASK_TIMEOUT = 30.0
@@ -38,9 +37,7 @@ answer["version"] = "%d.%d" % sys.version_info[:2]
 answer["virtual"] = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
 print(json.dumps(answer))
 """
-
-
-_FOLDERS = {"prefix", "purelib", "platlib", "scripts", "data", "headers"}
+_FOLDERS = ("prefix", "purelib", "platlib", "scripts", "data", "headers")
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
 _LOCKED = """
 import os, subprocess, sys
@@ -82,9 +79,10 @@ class Environment(Struct, frozen=True):
         """Where splatfix keeps the journal and locks of this environment."""
         return self.prefix / ".splatfix"
 
-    def splatfix(self, *arguments: str) -> tuple[str, ...]:
-        """Return the argv of a splatfix command for this environment."""
-        return ("splatfix", *arguments, "--python", self.python)
+    @property
+    def pip_lock(self) -> Path:
+        """The lock that the installer holds."""
+        return self.state_folder / "pip.lock"
 
     def command(self, verb: str, *packages: str) -> tuple[str, ...]:
         """Return the argv of ``pip VERB PACKAGES`` for this environment."""
@@ -119,26 +117,20 @@ def open_environment(python: str, runner: Runner | None = None) -> Environment:
     """
     runner = runner or Runner()
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
-    folders: dict[str, Path] = {}
-    answer: Any = None
-    if completed.ok:
-        with suppress(ValueError, LookupError, TypeError):
-            answer = parse_json(completed.stdout.strip().splitlines()[-1])
-            folders = {name: Path(answer[name]) for name in (*_FOLDERS, "user_site") if answer[name]}
-    if not folders.keys() >= _FOLDERS:
-        refuse_other_program(python, completed.why() or "it does not answer as one")
-        raise SplatfixError.of(
-            "install.interpreter-unusable",
-            python=python,
-            reason=completed.why() or completed.stdout.strip()[:200],
-        )
-    installer = find_installer(LiveSystem(runner), python, pip_inside=bool(answer.get("pip"))).value
+    answer = json_object(completed.stdout.strip().rpartition("\n")[2]) if completed.ok else {}
+    if not all(isinstance(answer.get(name), str) for name in _FOLDERS):
+        why = completed.why()
+        refuse_other_program(python, why or "it does not answer as one")
+        reason = why or completed.stdout.strip()[:200]
+        raise SplatfixError.of("install.interpreter-unusable", python=python, reason=reason)
+    folders = {name: Path(answer[name]) for name in (*_FOLDERS, "user_site") if answer[name]}
+    installer = find_installer(System(runner), python, pip_inside=answer["pip"]).value or Installer()
     return Environment(
         python,
         **folders,
-        installer=installer or Installer(),
-        virtual=bool(answer.get("virtual")),
-        version=str(answer.get("version")),
+        installer=installer,
+        virtual=answer["virtual"],
+        version=answer["version"],
         runner=runner,
     )
 
@@ -156,10 +148,8 @@ def child_environment(
     change packages that are not in the plan.
     """
     dropped = {"PYTHONPATH", "PYTHONHOME", *unset}
-    kept: dict[str, str] = {}
-    for name, value in os.environ.items():
-        if name not in dropped and not name.startswith(("PIP_", "UV_")):
-            kept[name] = value
+    dropped |= {name for name in os.environ if name.startswith(("PIP_", "UV_"))}
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
     kept |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "UV_NO_CONFIG": "1", "UV_OFFLINE": "1"}
     kept |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     kept |= variables or {}
@@ -169,11 +159,7 @@ def child_environment(
 
 @contextmanager
 def writable_log(log: Path) -> Iterator[None]:
-    """While a child process writes to ``log``.
-
-    Raises:
-        SplatfixError: ``cannot-write`` when the disk is full or the folder is gone; the child was ended.
-    """
+    """Raise ``cannot-write`` when a child that writes to ``log`` was ended, since the disk is full or the folder is gone."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         yield
@@ -184,45 +170,26 @@ def writable_log(log: Path) -> Iterator[None]:
 def pip_install(environment: Environment, log: Path, *wheels: Path) -> None:
     """Install wheel files by the environment's installer, and nothing else: no index, no dependencies.
 
-    Raises:
-        SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what was changed until then.
+    Where it fails the caller must undo what was changed until then.
     """
-    environment.state_folder.mkdir(parents=True, exist_ok=True)
-    # In an environment made of hard links (cp -al) pip would change the other side too where it edits a file in place: that is
-    # the list of development installs alone; it replaces everything else.
-    for path in (site / "easy-install.pth" for site in environment.sites):
-        if path.is_file() and not path.is_symlink() and path.stat().st_nlink > 1:
-            mode = path.stat().st_mode & 0o777
-            write_bytes(path, path.read_bytes())
-            path.chmod(mode)
-    command = install_command(environment, *wheels)
-    with writable_log(log):
-        completed = environment.run(
-            "-c", _LOCKED, str(_pip_lock(environment)), *command, timeout=_PIP_TIMEOUT, log=log
-        )
-    if not completed.ok:
-        errors = [line for line in completed.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
-        reason = [*errors, completed.why()][0]
-        names = ", ".join(path.name for path in wheels)
-        raise SplatfixError.of(
-            "install.pip-failed", kind=environment.installer.kind, names=names, reason=reason, log=log
-        )
-
-
-def install_command(environment: Environment, *wheels: Path) -> tuple[str, ...]:
-    """Return the argv that installs these wheel files.
-
-    uv copies: files that are linked to its cache, or by links, would change with every environment that has them.
-    """
-    installer = environment.installer
+    installer, lock = environment.installer, environment.pip_lock
+    lock.parent.mkdir(parents=True, exist_ok=True)
     # forced: pip would leave alone what has the same version, and ours may differ in its targets only
-    only = ("--no-deps", "--no-index", "--force-reinstall")
+    options = ("--no-deps", "--no-index", "--force-reinstall")
     if installer.kind == "uv":
-        return installer.command(
-            *(environment.python, "install", *only, "--no-cache", "--link-mode", "copy", *map(str, wheels))
-        )
-    options = ("--no-input", "--disable-pip-version-check", "install", *only, "--no-warn-script-location")
-    return (*installer.pip(environment.python), *options, *map(str, wheels))
+        # files that are linked to uv's cache, or by links, would change with every environment that has them
+        command = environment.command("install", *options, "--no-cache", "--link-mode", "copy")
+    else:
+        quiet = ("--no-input", "--disable-pip-version-check")
+        pip = installer.pip(environment.python)
+        command = (*pip, *quiet, "install", *options, "--no-warn-script-location")
+    command = (*command, *map(str, wheels))
+    with writable_log(log):
+        completed = environment.run("-c", _LOCKED, str(lock), *command, timeout=_PIP_TIMEOUT, log=log)
+    if not completed.ok:
+        errors = re.findall("(?mi)^error.*", completed.stdout)
+        names, reason = [path.name for path in wheels], [*errors, completed.why()][0]
+        raise SplatfixError.of("install.pip-failed", kind=installer.kind, names=names, reason=reason, log=log)
 
 
 def build_command(environment: Environment, source: Path, wheels: Path) -> tuple[str, ...]:
@@ -238,12 +205,8 @@ def build_command(environment: Environment, source: Path, wheels: Path) -> tuple
 
 
 def wait_for_pip(environment: Environment) -> None:
-    """Return when no pip of an interrupted splatfix runs in the environment any more.
-
-    Raises:
-        SplatfixError: ``environment-busy`` after two minutes.
-    """
-    path = _pip_lock(environment)
+    """Return when no pip of an interrupted splatfix runs there any more; raises ``environment-busy`` after two minutes."""
+    path = environment.pip_lock
     if path.exists():
         try:
             Lock(path, _ORPHAN_TIMEOUT).release()
@@ -257,10 +220,6 @@ def cannot_restore(environment: Environment, folder: Path, error: OSError) -> Sp
     return SplatfixError.of("install.cannot-restore", python=environment.python, path=path, reason=reason)
 
 
-def _pip_lock(environment: Environment) -> Path:
-    return environment.state_folder / "pip.lock"
-
-
 @contextmanager
 def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
     """Hold the lock of the environment whose ``.splatfix`` folder this is; does not wait for a living holder. It gives notes.
@@ -271,28 +230,22 @@ def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
     Raises:
         SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``.
     """
-    denied = 0
+    open_to = 0o777
     if folder.parent.is_dir():
-        denied = ~folder.parent.stat().st_mode & 0o077
+        open_to = folder.parent.stat().st_mode
     before = os.umask(0o077)  # it can only be asked for by setting another
-    os.umask(before | denied)
+    os.umask(before | ~open_to & 0o077)
     path = folder / "lock"
-    try:
+    with ExitStack() as stack:
+        stack.callback(os.umask, before)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             held = Lock(path)
         except OSError as error:
-            raise SplatfixError.of(
-                "install.unwritable-file", path=path, reason=error.strerror or error
-            ) from error
+            reason = error.strerror or error
+            raise SplatfixError.of("install.unwritable-file", path=path, reason=reason) from error
         except Locked as locked:
-            todo = tuple(map(say, locked.todo))
-            raise SplatfixError.of(
-                "install.environment-locked", problem=locked.tell(folder.parent), todo=todo
-            ) from None
-        try:
-            yield held.notes
-        finally:
-            held.release()
-    finally:
-        os.umask(before)
+            todo, problem = tuple(map(say, locked.todo)), locked.tell(folder.parent)
+            raise SplatfixError.of("install.environment-locked", problem=problem, todo=todo) from None
+        stack.callback(held.release)
+        yield held.notes

@@ -34,45 +34,38 @@ class InstalledDistribution(Struct, frozen=True):
     def digest(self) -> str:
         """A fingerprint of its RECORD: it changes when anything about the installation does."""
         record = self.info / "RECORD"
-        if not record.is_file():
-            return ""
-        return sha256_of(record)
+        return sha256_of(record) if record.is_file() else ""
 
 
 def find_installed(environment: Environment, name: str) -> tuple[InstalledDistribution, ...]:
-    """Every distribution of that name in the environment's own folders (normally none or one).
+    """Find every distribution of that name in the environment's own folders (normally none or one).
 
     Raises:
         SplatfixError: ``cannot-back-up`` for one whose files are not recorded (installed by bare distutils), or not readable.
     """
-    canonical = canonicalize_name(name)
-    distributions: list[InstalledDistribution] = []
-    for site in environment.sites:
-        for info in sorted(site.glob("*")):
-            reader = _READERS.get(info.suffix)
-            project, version = name_and_version(info.name)
-            if reader and canonicalize_name(project) == canonical:
-                try:
-                    files = tuple(dict.fromkeys(reader(environment, site, info)))
-                except (*UNREADABLE, csv.Error) as error:
-                    reason = f"its files are not known ({error})"
-                    raise SplatfixError.of(
-                        "install.unsafe-to-replace", info_name=info.name, reason=reason, info=info
-                    ) from error
-                distributions.append(InstalledDistribution(project, version, info, files))
-    return tuple(distributions)
+    found: list[InstalledDistribution] = []
+    for info in (path for site in environment.sites for path in sorted(site.glob("*"))):
+        project, version = name_and_version(info.name)
+        if info.suffix not in _READERS or canonicalize_name(project) != canonicalize_name(name):
+            continue
+        try:
+            files = tuple(dict.fromkeys(_READERS[info.suffix](environment, info)))
+        except (*UNREADABLE, csv.Error) as error:
+            reason = f"its files are not known ({error})"
+            raise SplatfixError.of(
+                "install.unsafe-to-replace", info_name=info.name, reason=reason, info=info
+            ) from error
+        found.append(InstalledDistribution(project, version, info, files))
+    return tuple(found)
 
 
 def is_installed(wheel: WheelFile, environment: Environment) -> bool:
-    """Every file of the wheel is where pip would put it, with the same bytes, and the distribution has no others.
+    """Tell whether every file of the wheel is where pip would put it, with the same bytes, and the distribution has no others.
 
     A script whose first line pip rewrites always differs; such a wheel is installed again.
-
-    Raises:
-        SplatfixError: ``cannot-back-up`` for a distribution of that name whose files are not recorded.
     """
     distributions = find_installed(environment, wheel.name)
-    if len(distributions) != 1 or distributions[0].info.name != wheel.dist_info:
+    if [found.info.name for found in distributions] != [wheel.dist_info]:
         return False
     info, ours = distributions[0].info, set(wheel.destinations(environment))
     for path in distributions[0].files:
@@ -82,65 +75,62 @@ def is_installed(wheel: WheelFile, environment: Environment) -> bool:
             return False
     with zipfile.ZipFile(wheel.path) as archive:
         for member, path in wheel.placed(environment):
-            if member == f"{wheel.dist_info}/RECORD":  # pip writes its own
-                continue
-            if not path.is_file() or read_bytes(path, archive.getinfo(member).file_size) != archive.read(
-                member
-            ):
+            size = archive.getinfo(member).file_size
+            # pip writes its own RECORD
+            if member != f"{wheel.dist_info}/RECORD" and read_bytes(path, size) != archive.read(member):
                 return False
     return True
 
 
 def bytecode_of(path: Path) -> Iterator[Path]:
-    """Compiled copies of a module that lie beside it, of any Python version."""
+    """Yield compiled copies of a module that lie beside it, of any Python version."""
     # a link would lead to what somebody else imports
     if path.suffix == ".py" and not (path.parent / "__pycache__").is_symlink():
         yield from sorted((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))
 
 
-def _dist_info(_: Environment, site: Path, info: Path) -> Iterator[Path]:
+def _dist_info(_: Environment, info: Path) -> Iterator[Path]:
     for row in csv.reader(_lines(info / "RECORD", "it has no RECORD of its files")):
-        if row and (site / row[0]).is_dir():
+        if row and (info.parent / row[0]).is_dir():
             raise ValueError(f"its RECORD lists the folder {row[0]}, and pip would remove all that is in it")
         if row:
-            yield from _with_bytecode(site / row[0])
+            # "a/../b" is "b" without following links, as RECORD means it
+            path = Path(os.path.normpath(info.parent / row[0]))
+            yield from (path, *bytecode_of(path))
     yield from _files_below(info)
 
 
-def _egg_link(environment: Environment, site: Path, info: Path) -> Iterator[Path]:
-    """A development install: the link to the source folder, and the scripts that the metadata there names."""
-    yield info
-    yield site / EASY_INSTALL
-    project = canonicalize_name(info.stem)
+def _egg_link(environment: Environment, info: Path) -> Iterator[Path]:
+    """Yield of a development install the link to the source folder, and the scripts that the metadata there names."""
+    yield from (info, info.parent / EASY_INSTALL)
     source = Path(next(iter(_lines(info, "it is gone")), "").strip())
     # setuptools writes no other, and "." would be the folder that splatfix runs in
-    if not source.is_absolute():
-        return
-    for metadata in source.glob("*.egg-info"):
-        if canonicalize_name(metadata.stem) == project:
+    for metadata in source.glob("*.egg-info") if source.is_absolute() else ():
+        if canonicalize_name(metadata.stem) == canonicalize_name(info.stem):
             yield from _scripts(environment, metadata)
 
 
-def _egg_info(_: Environment, site: Path, info: Path) -> Iterator[Path]:
+def _egg_info(_: Environment, info: Path) -> Iterator[Path]:
     for line in _lines(info / "installed-files.txt", "distutils installed it, which keeps no list of files"):
-        yield from _with_bytecode((info / line.strip()).resolve())
+        path = (info / line.strip()).resolve()
+        yield from (path, *bytecode_of(path))
     yield from _files_below(info)
 
 
-def _egg(environment: Environment, site: Path, info: Path) -> Iterator[Path]:
-    if not info.is_dir() and not info.is_file():
-        raise OSError("neither a folder nor a file")
-    yield site / EASY_INSTALL
+def _egg(environment: Environment, info: Path) -> Iterator[Path]:
+    yield info.parent / EASY_INSTALL
     if info.is_dir():
         yield from _files_below(info)
         yield from _scripts(environment, info / "EGG-INFO")
-    else:
+    elif info.is_file():
         yield info
         yield from _scripts(environment, zipfile.Path(info, "EGG-INFO/"))
+    else:
+        raise OSError("neither a folder nor a file")
 
 
 def _scripts(environment: Environment, metadata: Path | zipfile.Path) -> Iterator[Path]:
-    """The programs that setuptools made of a package's metadata; pip removes them with it."""
+    """Yield the programs that setuptools made of a package's metadata; pip removes them with it."""
     entry_points, folder = metadata / "entry_points.txt", metadata / "scripts"
     names: list[str] = []
     if entry_points.is_file():
@@ -148,13 +138,12 @@ def _scripts(environment: Environment, metadata: Path | zipfile.Path) -> Iterato
     if folder.is_dir():
         names += [item.name for item in folder.iterdir()]
     for name in names:
-        if PurePosixPath(name).name != name:
-            continue  # a path: whoever wrote it means a file elsewhere
-        for ending in ("", ".exe", "-script.py"):
+        # of a path whoever wrote it means a file elsewhere
+        for ending in ("", ".exe", "-script.py") if PurePosixPath(name).name == name else ():
             yield environment.scripts / f"{name}{ending}"
 
 
-_READERS: Mapping[str, Callable[[Environment, Path, Path], Iterator[Path]]] = {
+_READERS: Mapping[str, Callable[[Environment, Path], Iterator[Path]]] = {
     ".dist-info": _dist_info,
     ".egg-link": _egg_link,
     ".egg-info": _egg_info,
@@ -163,7 +152,7 @@ _READERS: Mapping[str, Callable[[Environment, Path, Path], Iterator[Path]]] = {
 
 
 def _lines(path: Path, absent: str) -> list[str]:
-    """The lines of a list of files; raises OSError, with ``absent`` when there is none."""
+    """Read a list of files; raises OSError, with ``absent`` when there is none."""
     text = read_text(path)
     if isinstance(text, str):
         return text.split("\n")
@@ -172,9 +161,3 @@ def _lines(path: Path, absent: str) -> list[str]:
 
 def _files_below(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _with_bytecode(path: Path) -> Iterator[Path]:
-    path = Path(os.path.normpath(path))  # "a/../b" -> "b" without following links, as RECORD means it
-    yield path
-    yield from bytecode_of(path)

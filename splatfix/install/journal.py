@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -14,16 +15,16 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
-from splatfix.core.codec import from_json, to_json
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.files import read_json, write_json
-from splatfix.core.step import say
+from splatfix.core.codec import from_json, parse_json, to_json
+from splatfix.core.errors import SplatfixError
+from splatfix.core.files import dumps, read_json, write_text
 from splatfix.install.environment import open_environment
 from splatfix.install.outcome import Kept
 from splatfix.model.option import Request
 
 JOURNAL_VERSION = 3
-_IN_PREFIX = "<prefix>/"
+_IN_PREFIX = '"<prefix>/'
+"""How a path in the environment begins on disk, which may be copied or moved."""
 
 
 class EntryStatus(str, Enum):
@@ -42,8 +43,7 @@ class EntryStatus(str, Enum):
     """Undone by ``splatfix revert``."""
 
 
-_OVER = (EntryStatus.FAILED, EntryStatus.ROLLED_BACK, EntryStatus.REVERTED)
-"""Nothing of such an entry is in the environment, and nothing is left to be undone."""
+_IN_PROGRESS = (EntryStatus.RUNNING, EntryStatus.REVERTING)
 
 
 class StepRecord(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +62,12 @@ class StepRecord(Struct, frozen=True, forbid_unknown_fields=True):
     digest: str = ""
     """Of the installed RECORD, the fetched wheel, or the toolkit's wheels; "" until the step is done."""
     result: str = ""
-    """What else came of it: the wheel's file name, the toolkit's root, the version that was up to date."""
+    """What came of it, in a few words, such as the wheel's file name."""
+
+    @property
+    def installed(self) -> str:
+        """Canonical name of what it installed."""
+        return canonicalize_name(self.distribution or self.subject)
 
 
 class Entry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +96,17 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def active(self) -> bool:
         """What it did, or a part of it, is still in the environment."""
-        return bool(self.changes) and self.status not in _OVER
+        return bool(self.changes) and self.status in (EntryStatus.DONE, *_IN_PROGRESS)
+
+    @property
+    def unsuccessful(self) -> EntryStatus:
+        """Its status when it was undone because it did not come to its end."""
+        return EntryStatus.ROLLED_BACK if self.changes else EntryStatus.FAILED
+
+    @property
+    def subjects(self) -> set[str]:
+        """What was to be installed."""
+        return set(self.request.get("subjects", "").split())
 
 
 class Journal:
@@ -101,6 +116,7 @@ class Journal:
         """``state_folder`` is the environment's ``.splatfix``."""
         self.folder = state_folder / "journal"
         self._prefix = state_folder.parent
+        self._here = dumps(f"{self._prefix}{os.sep}").rstrip('"\n')
 
     def file_of(self, entry: Entry) -> Path:
         return self.folder / f"{entry.id}.json"
@@ -118,28 +134,16 @@ class Journal:
         return self.save(Entry(identity, now, request, python, environment=str(self._prefix)))
 
     def save(self, entry: Entry) -> Entry:
-        """Write the entry as it is now; folders of the environment are written relative to it."""
-        write_json(self.file_of(entry), to_json(_with_folders(entry, self._relative)))
+        """Write the entry as it is now."""
+        write_text(self.file_of(entry), dumps(to_json(entry)).replace(self._here, _IN_PREFIX))
         return entry
 
-    def _relative(self, text: str) -> str:
-        path = Path(text)
-        if not path.is_absolute() or not path.is_relative_to(self._prefix):
-            return text
-        return _IN_PREFIX + path.relative_to(self._prefix).as_posix()
-
-    def _absolute(self, text: str) -> str:
-        if not text.startswith(_IN_PREFIX):
-            return text
-        return str(self._prefix / text.removeprefix(_IN_PREFIX))
-
-    def begin(self, entry: Entry, step: StepRecord) -> Entry:
-        return self.save(replace(entry, steps=(*entry.steps, step)))
-
-    def finish(self, entry: Entry, step: StepRecord, *, digest: str = "", result: str = "") -> Entry:
-        at = entry.steps.index(step)
-        done = replace(step, done=True, digest=digest, result=result)
-        return self.save(replace(entry, steps=(*entry.steps[:at], done, *entry.steps[at + 1 :])))
+    def note(self, entry: Entry, kind: str, subject: str, **known: object) -> Entry:
+        """Write down a step that begins, or what more is known of it."""
+        steps = {(step.kind, step.subject): step for step in entry.steps}
+        step = steps.get((kind, subject)) or StepRecord(kind, subject)
+        steps[kind, subject] = replace(step, **known)
+        return self.save(replace(entry, steps=tuple(steps.values())))
 
     def end(self, entry: Entry, status: EntryStatus, error: str = "", kept: tuple[Kept, ...] = ()) -> Entry:
         """Close the entry. Wheels are not kept: the wheel cache has them. Backups of what is undone are not kept either;
@@ -149,57 +153,51 @@ class Journal:
             folder = self.folder_of(earlier)
             # also of earlier entries, whose process was killed
             shutil.rmtree(folder / "wheels", ignore_errors=True)
-            if earlier.status in _OVER:
-                for step in earlier.changes:
-                    shutil.rmtree(folder / step.backup, ignore_errors=True)
+            for step in () if earlier.active else earlier.changes:
+                shutil.rmtree(folder / step.backup, ignore_errors=True)
         return ended
 
-    def entries(self) -> tuple[Entry, ...]:
-        """Read every entry, oldest first.
+    def load(self, path: Path) -> Entry:
+        """Read one entry; raises ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file."""
+        try:
+            document = parse_json(path.read_text("utf-8").replace(_IN_PREFIX, self._here))
+            version = document["schema_version"]
+            if version > JOURNAL_VERSION:
+                raise SplatfixError.of("install.journal-too-new", path=path, version=version)
+            if version < JOURNAL_VERSION:
+                writer = document.get("splatfix")
+                raise SplatfixError.of("install.journal-too-old", path=path, version=version, writer=writer)
+            return from_json(Entry, document)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            reason = str(error).rstrip(".")
+            raise SplatfixError.of("install.not-an-entry", path=path, reason=reason) from error
 
-        Raises:
-            SplatfixError: ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file.
-        """
+    def entries(self) -> tuple[Entry, ...]:
+        """Read every entry, oldest first."""
         # by number: as text 10000 comes before 9999
         paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path.name), path.name))
-        return tuple(_with_folders(load_entry(path), self._absolute) for path in paths)
+        return tuple(map(self.load, paths))
 
     def find(self, identity: str) -> Entry:
-        """Return the entry of that id or number (``7`` for ``0007-...``), or of the only id that begins so.
-
-        Raises:
-            SplatfixError: ``unknown-entry`` (exit 2).
-        """
+        """Return the entry of that number (``7`` for ``0007-...``), else the only one whose id begins so."""
         entries = self.entries()
-        matches = [entry for entry in entries if entry.id == identity]
         # a number before a beginning: 1 is 0001, and not the first of 1000, 1001, ...
-        if not matches and identity.isdecimal():
-            matches = [entry for entry in entries if _number_of(entry.id) == int(identity)]
-        if not matches:
-            matches = [entry for entry in entries if entry.id.startswith(identity)]
+        number = int(identity) if identity.isdecimal() else 0
+        matches = [entry for entry in entries if number and _number_of(entry.id) == number]
+        matches = matches or [entry for entry in entries if entry.id.startswith(identity)]
         if len(matches) == 1:
             return matches[0]
-        if matches:
-            message = f"Several journal entries begin with {identity!r}."
-        else:
-            message = f"This environment has no journal entry {identity!r}."
-        known = ", ".join(entry.id for entry in (matches or entries)) or "none"
-        raise usage_error("unknown-entry", message, say(f"Known entries: {known}"))
+        known = [entry.id for entry in matches or entries] or "none"
+        raise SplatfixError.of("install.unknown-entry", identity=identity, known=known)
 
     def unfinished(self) -> tuple[Entry, ...]:
         """Return entries in progress. Ask only while holding the lock: then their processes are dead."""
-        in_progress = (EntryStatus.RUNNING, EntryStatus.REVERTING)
-        return tuple(entry for entry in self.entries() if entry.status in in_progress)
+        return tuple(entry for entry in self.entries() if entry.status in _IN_PROGRESS)
 
 
 def file_name(text: str) -> str:
-    """Return the text with a hyphen for every letter that no name in a journal has; a backup called otherwise is refused."""
+    """Return the text with a hyphen for every letter that no name in a journal has."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", text)
-
-
-def distribution_of(step: StepRecord) -> str:
-    """Canonical name of what a step installed."""
-    return canonicalize_name(step.distribution or step.subject)
 
 
 def request_to_resume(python: str) -> Request:
@@ -207,30 +205,22 @@ def request_to_resume(python: str) -> Request:
 
     The plan is made again from that, because machine and sources may have changed; wheels that were built are found in
     the wheel cache, and left-overs in the environment are undone before anything is done.
-
-    Raises:
-        SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
     journal = Journal(open_environment(python).state_folder)
-    entries = journal.entries()
-    failed: list[Entry] = []
-    for entry in entries:
-        if entry.status in (EntryStatus.RUNNING, EntryStatus.FAILED, EntryStatus.ROLLED_BACK):
-            failed.append(entry)
-        elif entry.status is EntryStatus.DONE:
-            # tried again since, and done
-            failed = [other for other in failed if not _subjects_of(other) <= _subjects_of(entry)]
-    if not failed:
-        reason = "there was none"
-        if entries:
-            reason = "nothing failed that was not done since"
+    entries, done_since = journal.entries(), list[set[str]]()
+    failed = (EntryStatus.RUNNING, EntryStatus.FAILED, EntryStatus.ROLLED_BACK)
+    for last in reversed(entries):
+        if last.status is EntryStatus.DONE:
+            done_since.append(last.subjects)
+        elif last.status in failed and not any(last.subjects <= done for done in done_since):
+            break
+    else:
+        reason = "nothing failed that was not done since" if entries else "there was none"
         raise SplatfixError.of("install.nothing-to-resume", reason=reason, python=python)
-    last = failed[-1]
     path = journal.folder_of(last) / "plan.json"
-    document = read_json(path, "a plan of splatfix")
     try:
-        request = from_json(Request, document["request"])
-    except (ValueError, KeyError, TypeError) as error:
+        request = from_json(Request, read_json(path, "a plan of splatfix")["request"])
+    except ValueError as error:
         raise SplatfixError.of("install.journal-damaged", path=path, error=error) from error
     if not request.sources:
         subjects = last.request["subjects"]
@@ -238,54 +228,9 @@ def request_to_resume(python: str) -> Request:
     return request
 
 
-def _subjects_of(entry: Entry) -> set[str]:
-    return set(entry.request.get("subjects", "").split())
-
-
-def load_entry(path: Path) -> Entry:
-    """Read one entry as it is written, with folders of the environment relative to it.
-
-    Raises:
-        SplatfixError: as :meth:`Journal.entries`.
-    """
-    try:
-        document = read_json(path, "a journal entry of splatfix")
-    except SplatfixError as error:
-        raise _damaged(path, error.what) from error
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version != JOURNAL_VERSION:
-        if version > JOURNAL_VERSION:
-            raise SplatfixError.of("install.journal-too-new", path=path, version=version)
-        writer = document.get("splatfix")
-        raise SplatfixError.of("install.journal-too-old", path=path, version=version, writer=writer)
-    try:
-        entry = from_json(Entry, document)
-    except ValueError as error:
-        raise _damaged(path, str(error)) from error
-    if entry.id != path.stem:
-        raise _damaged(path, f"it says that it is {entry.id!r}")
-    return entry
-
-
-def _with_folders(entry: Entry, change: Callable[[str], str]) -> Entry:
-    """Return the entry with every folder of the environment in it changed."""
-    return replace(
-        entry,
-        python=change(entry.python),
-        steps=tuple(replace(step, source=change(step.source)) for step in entry.steps),
-        kept=tuple(Kept(change(item.path), change(item.copy)) for item in entry.kept),
-    )
-
-
-def _damaged(path: Path, reason: str) -> SplatfixError:
-    return SplatfixError.of("install.not-an-entry", path=path, reason=reason.rstrip("."))
-
-
 def _number_of(name: str) -> int:
     number = name.partition("-")[0]
-    if not number.isdecimal():
-        return 0
-    return int(number)
+    return int(number) if number.isdecimal() else 0
 
 
 def _now() -> str:

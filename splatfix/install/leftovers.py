@@ -26,9 +26,6 @@ def move_out(environment: Environment, folder: Path) -> tuple[str, ...]:
     """Move what is new since :func:`list_files` into the entry's folder, and tell it; () where no builds are in progress.
 
     What an installer has written down in a RECORD stays: a person's pip, since builds take minutes. So does bytecode.
-
-    Raises:
-        SplatfixError: ``cannot-restore``.
     """
     listed = folder / _LIST
     if not listed.exists():
@@ -62,11 +59,8 @@ def move_out(environment: Environment, folder: Path) -> tuple[str, ...]:
 
 def _files(environment: Environment) -> set[str]:
     """List every file and folder in site-packages, and among the programs of a virtual environment, bytecode apart."""
-    roots = list(environment.sites)
-    if environment.virtual:
-        roots.append(environment.scripts)
     found: set[str] = set()
-    for root in roots:
+    for root in (*environment.sites, *([environment.scripts] if environment.virtual else ())):
         for folder, folders, files in os.walk(root):
             if "__pycache__" in folders:
                 folders.remove("__pycache__")

@@ -18,7 +18,7 @@ DRIVER_SONAME = "libcuda.so.1"
 def link_names(
     libraries: Iterable[str], cc: str, cuda_home: Path, site: Path, folder: Path, runner: Runner
 ) -> bool:
-    """Fill ``folder`` with a ``lib*.so`` for each of CUDA's libraries that the linker would not find.
+    """Fill ``folder``, for LIBRARY_PATH, with a ``lib*.so`` for each library of CUDA that the linker would not find.
 
     Args:
         libraries: what the source links, without ``lib`` and ``.so``.
@@ -27,7 +27,7 @@ def link_names(
         site: site-packages, where NVIDIA's wheels lie.
 
     Returns:
-        Whether there is anything in it; then it belongs on LIBRARY_PATH.
+        False where none is needed.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -3,38 +3,37 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Generic, TypeVar
-
-from msgspec import Struct
+from typing import TypeVar
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.threads import start
 
+Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-class Piece(Struct, Generic[Result], frozen=True):
-    """One piece of work."""
-
-    cost: int
-    """How many compilers it runs at once."""
-    work: Callable[[threading.Event], Result]
-    """Called in a thread of its own; it ends soon after the event is set."""
-    begin: Callable[[], None]
-    """Called in the caller's thread before the work starts."""
-    end: Callable[[Result], None]
-    """Called in the caller's thread when the work is done."""
-
-
-def parallel(pieces: Sequence[Piece[Result]], budget: int) -> None:
-    """Do all pieces, in order as far as ``budget`` allows; one that costs more than there is runs when nothing else does.
+def parallel(
+    jobs: Sequence[Job],
+    budget: int,
+    cost: Callable[[Job], int],
+    begin: Callable[[Job], None],
+    work: Callable[[Job, threading.Event], Result],
+    end: Callable[[Job, Result], None],
+) -> None:
+    """Do all jobs, in order as far as ``budget`` allows; one that costs more than there is runs when nothing else does.
 
     One whose compiler the system killed for memory beside others is done once more, alone.
 
+    Args:
+        cost: how many compilers a job runs at once.
+        begin: called in the caller's thread before a job's work starts.
+        work: called in a thread of its own; it ends soon after the event is set.
+        end: called in the caller's thread when the work is done.
+
     Raises:
-        Exception: the first error of a piece, when all others have been stopped and have ended.
+        Exception: the first error of a job, when all others have been stopped and have ended.
     """
-    waiting, lonely = list(range(len(pieces))), list[int]()
+    waiting, lonely = list(range(len(jobs))), list[int]()
     running: dict[Future[Result], int] = {}
     had_company: set[int] = set()
     stop = threading.Event()
@@ -43,28 +42,27 @@ def parallel(pieces: Sequence[Piece[Result]], budget: int) -> None:
         future = Future[Result]()
         running[future] = index
 
-        def work() -> None:
+        def run() -> None:
             try:
-                future.set_result(pieces[index].work(stop))
+                future.set_result(work(jobs[index], stop))
             except BaseException as error:  # noqa: BLE001 - raised by who takes the result
                 future.set_exception(error)
 
         # threads: they only wait for compilers, which are processes; where there are none, it is done now
-        if not start(threading.Thread(target=work, name="build")):
-            work()
+        if not start(threading.Thread(target=run, name="build")):
+            run()
 
     try:
         while waiting or lonely or running:
-            free = budget - sum(pieces[index].cost for index in running.values())
+            free = budget - sum(cost(jobs[index]) for index in running.values())
             for index in tuple(waiting):
-                if pieces[index].cost <= free or not running:
+                if cost(jobs[index]) <= free or not running:
                     waiting.remove(index)
-                    pieces[index].begin()
+                    begin(jobs[index])
                     submit(index)
-                    free -= pieces[index].cost
+                    free -= cost(jobs[index])
             if lonely and not running:
-                index = lonely.pop(0)
-                submit(index)
+                submit(lonely.pop(0))
             if len(running) > 1:
                 had_company.update(running.values())
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -75,7 +73,7 @@ def parallel(pieces: Sequence[Piece[Result]], budget: int) -> None:
                     had_company.discard(index)
                     lonely.append(index)
                 else:
-                    pieces[index].end(future.result())
+                    end(jobs[index], future.result())
     except BaseException:
         stop.set()
         wait(running)

@@ -11,7 +11,7 @@ newer; 3.7 answers that it cannot shut the network.
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import inspect
 import json
 import os
@@ -26,6 +26,7 @@ from typing import Any, Dict, List, Optional
 
 HERE, ROOT = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
 CAPABILITY = [int(number) for number in "".join(sys.argv[3:]).split(".") if number]
+AFTER_IMPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "after_import.py")
 LIBRARY = os.path.dirname(os.__file__)
 ENVIRON = (os.__file__, os.path.join(LIBRARY, "_collections_abc.py"))
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -132,11 +133,14 @@ def audit(event: str, arguments: Any) -> None:
     if is_address or (event == "socket.getaddrinfo" and arguments[0] not in LOCAL):
         note("downloads", arguments[0])
         raise OSError("no network while setup.py is asked")
+    if event == "os.exec":
+        note("children", os.fsdecode(arguments[0]))
+        raise OSError("no other program takes the place of setup.py while it is asked")
     if event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING:
         arguments = arguments[:1]
     elif event == "os.symlink":
         arguments = arguments[1:2]  # where the link leads, nothing is changed
-    elif event not in ("os.mkdir", "os.rename", "os.link", *REMOVING):
+    elif event not in ("os.mkdir", "os.rename", "os.link", "os.truncate", "os.chmod", *REMOVING):
         return
     for path in arguments:
         if not isinstance(path, (str, bytes, os.PathLike)) or (event == "os.mkdir" and os.path.isdir(path)):
@@ -182,36 +186,18 @@ def record_compiling(builder: Any) -> None:
     builder.load = builder.load_inline = lambda *_, **__: note("children", "torch.utils.cpp_extension.load")
 
 
-LOOKED_FOR: List[str] = []
-CHANGES = {"torch.cuda": pretend_gpu, "torch.utils.cpp_extension": record_compiling}
-
-
-class TorchFinder:
-    """Finds torch's modules and changes some in memory, right after they are loaded; where there is no torch, a stand-in."""
+class StandIn:
+    """Finds a stand-in for torch, where nothing else has found one."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """Return the module's own spec, with a loader that changes it, or that of the stand-in."""
-        if name.partition(".")[0] != "torch" or name in LOOKED_FOR:
+        """Return the spec of the stand-in, or of a part of it."""
+        if name != "torch" and not (name.startswith("torch.") and FOUND["torch"] == "stub"):
             return None
-        LOOKED_FOR.append(name)
-        spec = importlib.util.find_spec(name)
-        LOOKED_FOR.remove(name)
-        if spec is None and (name == "torch" or FOUND["torch"] == "stub"):
-            FOUND["torch"] = "stub"
-            part = functools.reduce(getattr, name.split(".")[1:], stand_in())
-            loader: Any = SimpleNamespace(create_module=lambda spec: part, exec_module=lambda module: None)
-            return ModuleSpec(name, loader, is_package=True)
-        if spec and spec.loader and name in CHANGES:
-            load = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                load(module)
-                FOUND["torch"] = "installed"
-                CHANGES[name](module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        FOUND["torch"] = "stub"
+        part = functools.reduce(getattr, name.split(".")[1:], stand_in())
+        loader: Any = SimpleNamespace(create_module=lambda spec: part, exec_module=lambda module: None)
+        return ModuleSpec(name, loader, is_package=True)
 
 
 @functools.lru_cache(maxsize=None)
@@ -313,7 +299,11 @@ def main() -> None:
         for name in ("setuptools", "distutils.core"):  # in this order: setuptools brings its own distutils
             vars(importlib.import_module(name)).update(setup=setup)
         sys.path.insert(0, HERE)
-        sys.meta_path.insert(0, TorchFinder)
+        after_import = runpy.run_path(AFTER_IMPORT)["AfterImport"]
+        after_import("torch", lambda _: FOUND.update(torch=FOUND["torch"] or "installed"))
+        after_import("torch.cuda", pretend_gpu)
+        after_import("torch.utils.cpp_extension", record_compiling)
+        sys.meta_path.append(StandIn)
         subprocess.Popen = Popen  # type: ignore[misc]
         # what setup.py itself hands to a shell, refused or written down as any child
         os.system = lambda command: Popen(command, shell=True).wait() << 8  # nosec B604

@@ -6,7 +6,7 @@ The checkout's own git folder is neither asked nor changed, so that no hook, fil
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path, PurePosixPath
@@ -19,38 +19,24 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.facts import is_empty, read_submodules
+from splatfix.core.toml import parse_toml
+from splatfix.facts.checkout import is_empty, read_submodules
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.outcome import FetchedSubmodule
 from splatfix.model import Submodule
 
 _TIMEOUT = 3600.0
 """Seconds for one call of git; one that stands still for a minute ends by itself."""
-_DEEPEST = 8
 _MOST = 100
-_KEPT = ("GIT_SSL_", "GIT_HTTP_", "GIT_SSH", "GIT_CONFIG_")
-"""Beginnings of the variables of git that a person may have set for every repository; the others are about one."""
+"""Submodules of one checkout, in one another."""
 PROTOCOLS = ("https", "ssh")
-_SETTINGS = {
-    # a person's own hooks, of ~/.gitconfig, would run for a stranger's repository
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",
-    "core.askPass": "",
-    "credential.interactive": "false",
-    "submodule.recurse": "false",
-    "http.lowSpeedLimit": "1000",
-    "http.lowSpeedTime": "60",
-    # the address ext::COMMAND in a .gitmodules would run that command
-    "protocol.allow": "never",
-}
+_GIT = parse_toml(Path(__file__).with_name("git.toml").read_text(encoding="utf-8"))
 
 
 def wanted_submodules(folder: Path) -> tuple[Needed, ...]:
-    """The empty submodules of a checkout that something needs."""
+    """Return the empty submodules of a checkout that something needs."""
     checkout = read_checkout(folder, ()).value
-    if checkout is None:
-        return ()
-    return needed_submodules(checkout)
+    return needed_submodules(checkout) if checkout else ()
 
 
 def fetch_submodules(
@@ -74,17 +60,25 @@ def fetch_submodules(
         return ()
     if find_program("git") is None:
         raise SplatfixError.of("install.no-git")
-    git = _Git(runner or Runner(), tell, tuple(protocols))
+    git = _Git(runner or Runner(), tell, protocols)
     try:
-        with temporary_folder(".splatfix-fetch-", folder) as scratch:
+        with temporary_folder(".splatfix-fetch-", folder) as scratch, ExitStack() as undo:
             fetched: list[FetchedSubmodule] = []
-            moves: list[tuple[Path, Path]] = []
+            targets: dict[Path, Path] = {}
             for number, item in enumerate(needed):
-                target = _target_folder(folder, item.submodule.path)
-                staged = scratch / str(number)
-                fetched += git.fetch(item.submodule, item.address, item.commit, staged, item.submodule.path)
-                moves.append((staged, target))
-            _move_in(moves, scratch)
+                path, staged = item.submodule.path, scratch / str(number)
+                targets[staged] = _target_folder(folder, path)
+                fetched += git.fetch(item.submodule, item.address, item.commit, staged, path)
+            # every folder where it belongs, or everything as it was
+            for staged, target in targets.items():
+                before = scratch / f"before-{staged.name}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if target.is_dir():
+                    target.rename(before)
+                    undo.callback(before.rename, target)
+                staged.rename(target)
+                undo.callback(target.rename, staged)
+            undo.pop_all()
     except OSError as error:
         raise _not_fetched(folder.name, f"{error.filename or folder}: {error.strerror or error}") from error
     return tuple(fetched)
@@ -99,20 +93,19 @@ class _Git(Struct):
     count: int = 0
 
     def fetch(
-        self, item: Submodule, address: str, commit: str, folder: Path, path: str, depth: int = 0
+        self, item: Submodule, address: str, commit: str, folder: Path, path: str
     ) -> Iterator[FetchedSubmodule]:
         """Make ``folder`` the submodule at that commit ("": the newest), with its own submodules in it."""
         self.count += 1
-        if depth > _DEEPEST or self.count > _MOST:
+        if self.count > _MOST:
             raise _not_fetched(path, "there are too many submodules in one another")
         if not address:
             url = item.url or "not in .gitmodules"
             raise _not_fetched(path, f"its address is {url}; it must be at https or ssh")
-        urls = [address]
+        urls, commits = [address], [commit]
         # what is written with a key is asked for without one first
         if "@" in item.url and public_address(item.url) == address:
             urls.append(item.url)
-        commits = [commit]
         # a commit of the tables may be gone; one that the checkout records may not
         if commit and commit != item.recorded:
             commits.append("")
@@ -121,48 +114,39 @@ class _Git(Struct):
             failure = self._clone(url, candidate, item.branch, folder, path)
             if not failure:
                 break
-            if url not in failure:
-                failure = f"{url}: {failure}"
-            failures[failure] = None
+            failures[failure if url in failure else f"{url}: {failure}"] = None
             shutil.rmtree(folder, ignore_errors=True)
         else:
             raise _not_fetched(path, "; ".join(failures))
         head = self._run(["-C", str(folder), "rev-parse", "HEAD"], path).stdout.strip()
         yield FetchedSubmodule(path, address, head, bool(candidate))
         for inner in read_submodules(folder):
-            if not inner.empty:
-                continue
-            target = _target_folder(folder, inner.path)
-            if target.is_dir():
-                target.rmdir()
-            nested = public_address(inner.url, address if inner.listed else "")
-            yield from self.fetch(
-                inner, nested, inner.recorded or "", target, f"{path}/{inner.path}", depth + 1
-            )
+            if inner.empty:
+                target = _target_folder(folder, inner.path)
+                if target.is_dir():
+                    target.rmdir()
+                nested = public_address(inner.url, address if inner.listed else "")
+                yield from self.fetch(inner, nested, inner.recorded or "", target, f"{path}/{inner.path}")
 
     def _clone(self, url: str, commit: str, branch: str, folder: Path, path: str) -> str:
         """Get one repository without its submodules, no more of it than is needed; the failure, "" when it is there."""
         in_folder = ["-C", str(folder)]
         fetch = [*in_folder, "fetch", "--progress", "--no-recurse-submodules"]
-        if branch.startswith("-"):
-            branch = ""
-        wanted = commit or branch or "HEAD"
-        for arguments in (
-            ["init", "--quiet", "--template=", str(folder)],
-            [*in_folder, "remote", "add", "origin", url],
-        ):
-            done = self._run(arguments, path)
-            # without a repository of our own git would take the next one above: the person's checkout
-            if not done.ok:
-                return _failure(done)
+        wanted = commit or ("" if branch.startswith("-") else branch) or "HEAD"
+        made = self._run(["init", "--quiet", "--template=", str(folder)], path)
+        if made.ok:
+            made = self._run([*in_folder, "remote", "add", "origin", url], path)
+        # without a repository of our own git would take the next one above: the person's checkout
+        if not made.ok:
+            return _failure(made)
         done = self._run([*fetch, "--depth=1", "origin", wanted], path)
         if done.ok:
             wanted = "FETCH_HEAD"
         elif commit:
             done = self._run([*fetch, "--tags", "origin"], path)  # the server gives no single commits
-        if not done.ok:
-            return _failure(done)
-        return _failure(self._run([*in_folder, "checkout", "--quiet", "--detach", wanted], path))
+        return _failure(done) or _failure(
+            self._run([*in_folder, "checkout", "--quiet", "--detach", wanted], path)
+        )
 
     def _run(self, arguments: Sequence[str], path: str) -> Completed:
         def line(text: str) -> None:
@@ -172,43 +156,31 @@ class _Git(Struct):
 
         self.tell(path)
         argv = ["git"]
-        settings = _SETTINGS | {f"protocol.{name}.allow": "always" for name in self.protocols}
+        settings = _GIT["settings"] | {f"protocol.{name}.allow": "always" for name in self.protocols}
         for name, value in settings.items():
             argv += ["-c", f"{name}={value}"]
-        argv += arguments
-        return self.runner.run(argv, timeout=_TIMEOUT, env=_variables(), on_line=line)
-
-
-def _variables() -> dict[str, str]:
-    kept: dict[str, str] = {}
-    for name, value in os.environ.items():
-        of_one_repository = name.startswith("GIT_") and not name.startswith(_KEPT)
-        # a window that asks for a password would wait for ever in a script
-        if name != "SSH_ASKPASS" and not of_one_repository:
-            kept[name] = value
-    return {
-        **kept,
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_SSH_COMMAND": f"{kept.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes",
-        "SSH_ASKPASS_REQUIRE": "never",
-        "GCM_INTERACTIVE": "never",
-        "GIT_LFS_SKIP_SMUDGE": "1",
-        "LC_ALL": "C",  # its progress and errors are read by their English words
-    }
+        kept: dict[str, str] = {}
+        for name, value in os.environ.items():
+            # a window that asks for a password would wait for ever in a script
+            if name != "SSH_ASKPASS" and (
+                name.startswith(tuple(_GIT["kept"])) or not name.startswith("GIT_")
+            ):
+                kept[name] = value
+        ssh = f"{kept.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes"
+        variables = {**kept, **_GIT["variables"], "GIT_SSH_COMMAND": ssh}
+        return self.runner.run([*argv, *arguments], timeout=_TIMEOUT, env=variables, on_line=line)
 
 
 def _failure(completed: Completed) -> str:
-    """Why git failed, by its own last words; "" when it did not."""
+    """Return why git failed, by its own last words; "" when it did not."""
     if completed.ok:
         return ""
     lines = [line for line in completed.stdout.splitlines() if line.startswith(("fatal:", "error:"))]
-    if not lines:
-        return completed.why()
-    return lines[-1].partition(": ")[2].rstrip(".")
+    return lines[-1].partition(": ")[2].rstrip(".") if lines else completed.why()
 
 
 def _target_folder(root: Path, path: str) -> Path:
-    """The folder of a submodule, which must be below ``root`` and reached without links.
+    """Return the folder of a submodule, which must be below ``root`` and reached without links.
 
     Raises:
         SplatfixError: ``submodules-not-fetched`` for any other path: a stranger has written it.
@@ -222,20 +194,6 @@ def _target_folder(root: Path, path: str) -> Path:
     if not is_empty(target):
         raise _not_fetched(path, "its folder is not empty any more")
     return target
-
-
-def _move_in(moves: Iterable[tuple[Path, Path]], scratch: Path) -> None:
-    """Put every folder where it belongs, or leave everything as it was."""
-    with ExitStack() as undo:
-        for staged, target in moves:
-            before = scratch / f"before-{staged.name}"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if target.is_dir():
-                target.rename(before)
-                undo.callback(before.rename, target)
-            staged.rename(target)
-            undo.callback(target.rename, staged)
-        undo.pop_all()
 
 
 def _not_fetched(path: str, reason: str) -> SplatfixError:

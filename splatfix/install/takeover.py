@@ -28,44 +28,37 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
         SplatfixError: ``takes-over``, also for a module that would hide another distribution's.
     """
     sites = [Path(os.path.realpath(site)) for site in environment.sites]
-    names = {canonicalize_name(wheel.name) for wheel in wheels}
+    all_written = {wheel: dict.fromkeys(map(_real, wheel.destinations(environment))) for wheel in wheels}
     # looked for are those alone whose file or module is called as one that the wheels write; "" of a row such as a/..
-    stems = {"", "__init__"}
-    for wheel in wheels:
-        for path in map(real_place, wheel.destinations(environment)):
-            stems.update(name.partition(".")[0] for name in path.parts[-3:])
+    parts = [part for written in all_written.values() for path in written for part in path.parts[-3:]]
+    stems = {"", "__init__", *(part.partition(".")[0] for part in parts)}
     listed: dict[_Place, str] = {}
     for record in (path for site in sites for path in site.glob("*.dist-info/RECORD")):
-        site = record.parents[1]
-        owner = " ".join(name_and_version(record.parent.name))
-        text = read_text(record)
-        if canonicalize_name(owner.partition(" ")[0]) in names or not isinstance(text, str):
+        site, (owner, version), text = (
+            record.parents[1],
+            name_and_version(record.parent.name),
+            read_text(record),
+        )
+        if canonicalize_name(owner) in {canonicalize_name(wheel.name) for wheel in wheels}:
             continue
         with suppress(csv.Error):  # of no use to pip either
-            for row in csv.reader(text.splitlines()):
-                if Path(*row[:1]).name.partition(".")[0] not in stems:
-                    continue
-                path = Path(os.path.normpath(site.joinpath(*row[:1])))
-                if os.path.lexists(path):
-                    listed[_place(real_place(path), importable=path.is_relative_to(site))] = owner
+            for row in csv.reader(text.splitlines() if isinstance(text, str) else ()):
+                if Path(*row[:1]).name.partition(".")[0] in stems:
+                    path = Path(os.path.normpath(site.joinpath(*row[:1])))
+                    if os.path.lexists(path):
+                        place = _place(_real(path), importable=path.is_relative_to(site))
+                        listed[place] = f"{owner} {version}"
     started: list[str] = []
-    for wheel in wheels:
-        own: set[Path] = set()
-        for item in find_installed(environment, wheel.name):
-            own.update(map(real_place, item.files))
-        members = {real_place(path): member for member, path in wheel.placed(environment)}
-        written = dict.fromkeys(map(real_place, wheel.destinations(environment)))
+    for wheel, written in all_written.items():
+        own = {_real(path) for item in find_installed(environment, wheel.name) for path in item.files}
+        members = {_real(path): member for member, path in wheel.placed(environment)}
         folders = {folder for path in written for folder in path.parents}
         # pip would fail in the middle, and a backup of it could not be restored
         blocked = [path for path in written if path in folders or (path.is_dir() and not path.is_symlink())]
         blocked += [folder for folder in folders if folder.exists() and not folder.is_dir()]
-        for path in blocked:
-            reason = "that is a file and a folder at once"
-            raise SplatfixError.of("install.takes-over", name=wheel.name, path=path, reason=reason)
+        problems = dict.fromkeys(blocked, "that is a file and a folder at once")
         for path in written:
-            if path in own:
-                continue
-            reason = _not_its_own(path, wheel, sites, listed)
+            reason = "" if path in own else _not_its_own(path, wheel, sites, listed)
             if reason and path in members and not path.is_symlink() and path.is_file():
                 with zipfile.ZipFile(wheel.path) as archive:
                     content = archive.read(members[path])
@@ -73,11 +66,13 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
                 if read_bytes(path, len(content)) == content:
                     reason = ""
             if reason:
-                raise SplatfixError.of("install.takes-over", name=wheel.name, path=path, reason=reason)
-            if path.suffix == ".pth" and path.parent in sites:
+                problems.setdefault(path, reason)
+            if path.suffix == ".pth" and path.parent in sites and path not in own:
                 started.append(
                     f"{wheel.name} brings {path}, which every Python of the environment obeys at its start"
                 )
+        for path, reason in problems.items():
+            raise SplatfixError.of("install.takes-over", name=wheel.name, path=path, reason=reason)
     return started
 
 
@@ -102,7 +97,7 @@ def _not_its_own(path: Path, wheel: WheelFile, sites: Collection[Path], listed: 
     return ""
 
 
-def real_place(path: Path) -> Path:
+def _real(path: Path) -> Path:
     """Return the path with links on its way followed, and itself not."""
     return Path(os.path.realpath(path.parent)) / path.name
 

@@ -1,125 +1,91 @@
 """Undoes what entries of the journal changed: when an installation fails, after a kill, and by ``splatfix revert``."""
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import object_in, sha256_of, write_bytes
-from splatfix.core.runner import Runner
-from splatfix.core.step import run, say
+from splatfix.core.step import run
 from splatfix.facts import name_and_version
-from splatfix.install.backup import Backup, JournalPaths, installed_files, read_backup, restore
+from splatfix.install.backup import Backup, Places, read_backup, restore
 from splatfix.install.environment import Environment, environment_lock, open_environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL, find_installed
-from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, distribution_of, load_entry
+from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord
 from splatfix.install.leftovers import move_out
 from splatfix.install.outcome import Kept, Restored, RevertOutcome, kept_of
 from splatfix.install.wheels import MANIFEST
 
+Backups = Mapping[StepRecord, Backup]
 
-def revert(
-    python: str, identity: str | None = None, *, runner: Runner | None = None, dry_run: bool = False
-) -> RevertOutcome:
-    """Undo the journal entry of that id; default: the latest active entry.
 
-    Args:
-        dry_run: change nothing; the outcome says what would be done.
+def revert(python: str, identity: str | None = None, *, dry_run: bool = False) -> RevertOutcome:
+    """Undo the journal entry of that id, or the latest that is active; in a dry run only say what would be done.
 
     Raises:
         SplatfixError: ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the
             same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``,
             ``environment-busy``.
     """
-    with _opened(python, runner, dry_run) as undoer:
-        interrupted = undoer.recover()
-        for item in interrupted:
+    with _opened(python, dry_run) as undoer:
+        for item in undoer.recover():
             # an interrupted run is undone in any case; when nothing else was asked for, that was it
             if item.items and (identity is None or item.entry.startswith(identity)):
                 return item
-        entries = undoer.entries_without(interrupted)
-        entry: Entry | None = None
-        if identity:
+        standing = undoer.standing()
+        entry = standing[-1] if standing else None
+        if identity is not None:
             entry = undoer.journal.find(identity)
-        else:
-            for candidate in entries:
-                if candidate.active:
-                    entry = candidate
-        if entry is None or not entry.active:
-            raise _nothing(undoer.environment, entry)
-        mine = {distribution_of(step) for step in entry.changes}
-        newer = entries[[other.id for other in entries].index(entry.id) + 1 :]
-        for other in reversed(newer):
-            shared = mine & {distribution_of(step) for step in other.changes}
-            if other.active and shared:
-                splatfix = undoer.environment.splatfix
-                todo = (
-                    run(*splatfix("revert", other.id), text="First"),
-                    run(*splatfix("revert", "--all"), text="Or everything, the newest first"),
-                )
-                raise SplatfixError.of(
-                    "install.later-change", names=sorted(shared), later=other.id, todo=todo
-                )
+        if entry not in standing:
+            reason = "nothing that splatfix installed is there"
+            if entry:
+                reason = f"entry {entry.id}, which is {entry.status.value}, has nothing there"
+            prefix = undoer.environment.prefix
+            raise SplatfixError.of("install.nothing-to-revert", prefix=prefix, reason=reason)
+        mine = {step.installed for step in entry.changes}
+        for later in reversed(standing[standing.index(entry) + 1 :]):
+            names = sorted(mine & {step.installed for step in later.changes})
+            if names:
+                raise SplatfixError.of("install.later-change", names=names, later=later.id, python=python)
         return undoer.revert(entry)
 
 
 def revert_all(
-    python: str,
-    *,
-    runner: Runner | None = None,
-    dry_run: bool = False,
-    each: Callable[[RevertOutcome], None] = lambda _: None,
+    python: str, *, dry_run: bool = False, each: Callable[[RevertOutcome], None] = lambda _: None
 ) -> tuple[RevertOutcome, ...]:
-    """Undo every active entry, the newest first; () where there is none.
-
-    Args:
-        dry_run: change nothing; the outcomes say what would be done.
-        each: called with every outcome as soon as it is there.
+    """Undo every active entry, the newest first; ``each`` is called with every outcome as soon as it is there.
 
     Raises:
         SplatfixError: as :func:`revert`; its ``details`` list the entries ``reverted`` before it and those ``left``.
     """
     done: list[RevertOutcome] = []
-    with _opened(python, runner, dry_run) as undoer:
-
-        def add(outcome: RevertOutcome) -> None:
-            done.append(outcome)
-            each(outcome)
-
-        interrupted = undoer.recover()
-        for outcome in interrupted:
+    with _opened(python, dry_run) as undoer:
+        for outcome in undoer.recover():
             if outcome.items:
-                add(outcome)
-        active = [entry for entry in reversed(undoer.entries_without(interrupted)) if entry.active]
-        for at, entry in enumerate(active):
+                done.append(outcome)
+                each(outcome)
+        left = undoer.standing()
+        while left:
             try:
-                add(undoer.revert(entry))
+                done.append(undoer.revert(left[-1]))
             except SplatfixError as error:
-                reverted, left = [item.entry for item in done], [item.id for item in active[at:]]
-                verb = "would be reverted" if dry_run else "reverted"
-                again = run(
-                    *undoer.environment.splatfix("revert", "--all"), text="When that is fixed, continue"
+                standing, undone = [entry.id for entry in reversed(left)], [item.entry for item in done]
+                error.what = f"Entry {standing[0]} cannot be reverted: {error.what}"
+                error.meaning += (
+                    " (This concerns that entry only."
+                    f" Before it came: {', '.join(undone) or 'none'}. Still active: {', '.join(standing)}.)"
                 )
-                raise SplatfixError(
-                    error.code,
-                    f"Entry {entry.id} cannot be reverted: {error.what}",
-                    meaning=f"{error.meaning} (This concerns that entry only. "
-                    f"Before it {verb}: {', '.join(reverted) or 'none'}. Still active: {', '.join(left)}.)",
-                    todo=(*error.todo, again),
-                    exit_code=error.exit_code,
-                    details={**error.details, "reverted": reverted, "left": left},
-                ) from error
+                again = ("splatfix", "revert", "--all", "--python", python)
+                error.todo += (run(*again, text="When that is fixed, continue"),)
+                error.details |= {"reverted": undone, "left": standing}
+                raise
+            left.pop()
+            each(done[-1])
     return tuple(done)
-
-
-def read_journal(python: str) -> tuple[Entry, ...]:
-    """Read every entry of the environment's journal, oldest first."""
-    return Journal(open_environment(python).state_folder).entries()
 
 
 class Undoer(Struct):
@@ -128,103 +94,71 @@ class Undoer(Struct):
     environment: Environment
     journal: Journal
     notes: tuple[str, ...] = ()
-    preview: dict[Path, Path | None] | None = None
+    dry_run: bool = False
+    preview: dict[Path, Path | None] = field(default_factory=dict)
     """Of a dry run: where the content of a file is found that it would have by now, None for a file that would be gone, so
-    that an earlier entry is judged as it will be when its turn comes."""
+    that an earlier entry is judged as it will be when its turn comes. Empty where files are what they are."""
 
     def recover(self) -> tuple[RevertOutcome, ...]:
-        """Undo runs whose process died, the latest first.
-
-        Raises:
-            SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
-        """
-        unfinished = self.journal.unfinished()
-        # all of them before any is undone, so that a refusal leaves everything as it is
-        backups = {entry.id: self.read(entry) for entry in unfinished}
-        if self.preview is None and unfinished:
+        """Undo runs whose process died, the latest first."""
+        # all of them are read before any is undone, so that a refusal leaves everything as it is
+        unfinished = [(entry, self.read(entry)) for entry in self.journal.unfinished()]
+        if unfinished and not self.dry_run:
             wait_for_pip(self.environment)
         recovered: list[RevertOutcome] = []
-        for entry in reversed(unfinished):
+        for entry, backups in reversed(unfinished):
             moved: tuple[str, ...] = ()
-            if self.preview is None:
+            if not self.dry_run:
                 moved = move_out(self.environment, self.journal.folder_of(entry))
-            items = self.undo(entry, backups[entry.id])
-            if self.preview is None:
-                status = EntryStatus.FAILED
-                if entry.status is EntryStatus.REVERTING:
-                    status = EntryStatus.REVERTED
-                elif items:
-                    status = EntryStatus.ROLLED_BACK
-                self.journal.end(entry, status, "its process ended before it was finished", kept_of(items))
-            recovered.append(self._outcome(entry, items, moved))
+            status, error = entry.unsuccessful, "its process ended before it was finished"
+            if entry.status is EntryStatus.REVERTING:
+                status = EntryStatus.REVERTED
+            recovered.append(self._undone(entry, backups, status, error, moved))
         return tuple(recovered)
 
-    def entries_without(self, interrupted: Sequence[RevertOutcome]) -> tuple[Entry, ...]:
-        """Return the journal without runs that were, or in a dry run would be, undone already."""
-        gone = {item.entry for item in interrupted}
-        return tuple(entry for entry in self.journal.entries() if entry.id not in gone)
+    def standing(self) -> list[Entry]:
+        """Return the entries, oldest first, that have something in the environment once those in progress are undone."""
+        return [
+            entry for entry in self.journal.entries() if entry.active and entry.status is EntryStatus.DONE
+        ]
 
     def revert(self, entry: Entry) -> RevertOutcome:
-        """Make the environment what it was before that entry; nothing is touched before every step was found fit.
-
-        Raises:
-            SplatfixError: ``changed-since``, ``backup-damaged``, ``cannot-restore``.
-        """
+        """Make the environment what it was before that entry; nothing is touched before every step was found fit."""
         backups = self.read(entry)
         for step, backup in backups.items():
-            folder = self.journal.folder_of(entry) / step.backup
-            if step.kind == "edit-source" and step.done and not self._used_by_original(entry, step):
-                edits = [item.path for item in backup.saved]
-                gone = any(
-                    path.is_symlink() or not path.is_file()
-                    for path in edits
-                    if path not in (self.preview or ())
-                )
+            # an unfinished step is undone whatever it looks like
+            if step.done and step.source and not self._used_by_original(entry, step):
                 # a person's work in a file that --in-place edited must not be lost, nor their decision to be without it
-                if gone or any(self._later_changes(backup, folder)):
-                    raise SplatfixError.of("install.changed-since", source=step.source, folder=folder)
-            # a finished installation must still be the one we made; an unfinished one is undone whatever it looks like
-            if not step.done or not step.digest or step.kind != "install-wheel":
-                continue
-            name = distribution_of(step)
-            installed = self._installed(name)
-            # when somebody has removed it in the meantime, what was there before can still come back
-            if installed and [digest for _, digest in installed] != [step.digest]:
-                todo = run(
-                    *self.environment.command("uninstall", name), text="Remove it if you do not want it"
-                )
-                raise SplatfixError.of(
-                    "install.installed-by-others", name=name, version=installed[0][0], todo=(todo,)
-                )
-        if self.preview is None:
+                edits = [item.path for item in backup.saved if item.path not in self.preview]
+                gone = any(path.is_symlink() or not path.is_file() for path in edits)
+                if gone or any(self._later_changes(backup)):
+                    source, folder = step.source, backup.folder
+                    raise SplatfixError.of("install.changed-since", source=source, folder=folder)
+            elif step.done and step.digest:
+                name, installed = step.installed, self._installed(step.installed)
+                # when somebody has removed it in the meantime, what was there before can still come back
+                if installed and [digest for _, digest in installed] != [step.digest]:
+                    uninstall = self.environment.command("uninstall", name)
+                    todo, version = run(*uninstall, text="Remove it if you do not want it"), installed[0][0]
+                    raise SplatfixError.of(
+                        "install.installed-by-others", todo=(todo,), name=name, version=version
+                    )
+        if not self.dry_run:
             entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
-        items = self.undo(entry, backups)
-        if self.preview is None:
-            self.journal.end(entry, EntryStatus.REVERTED, kept=kept_of(items))
-        return self._outcome(entry, items, self.notes)
+        return self._undone(entry, backups, EntryStatus.REVERTED, "", self.notes)
 
-    def read(self, entry: Entry) -> dict[StepRecord, Backup]:
-        """Read the backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is.
+    def read(self, entry: Entry) -> Backups:
+        """Read the backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is."""
+        folder = self.journal.folder_of(entry)
+        return {
+            step: read_backup(folder / step.backup, Places(self.environment, step.source))
+            for step in entry.changes
+        }
 
-        Raises:
-            SplatfixError: as :func:`read_backup`.
-        """
-        backups: dict[StepRecord, Backup] = {}
-        for step in entry.changes:
-            checkout = ""
-            if step.kind == "edit-source":
-                checkout = step.source
-            paths = JournalPaths.of(self.environment, checkout)
-            backups[step] = read_backup(self.journal.folder_of(entry) / step.backup, paths)
-        return backups
-
-    def undo(self, entry: Entry, backups: Mapping[StepRecord, Backup]) -> tuple[Restored, ...]:
+    def undo(self, entry: Entry, backups: Backups) -> tuple[Restored, ...]:
         """Undo everything this entry changed, the last change first. Safe to repeat after a crash in the middle.
 
         What somebody has changed since is copied before, beside the journal's entry.
-
-        Args:
-            backups: as :meth:`read` has read them under the same lock.
         """
         restored: list[Restored] = []
         for step, backup in reversed(tuple(backups.items())):
@@ -234,146 +168,100 @@ class Undoer(Struct):
                 item = Restored(step.subject, "", "", step.source, incomplete=not step.done, notes=(note,))
                 restored.append(item)
                 continue
-            folder = self.journal.folder_of(entry) / step.backup
-            changed = tuple(self._later_changes(backup, folder))
-            result = replace(self._what_is_restored(step, backup, folder), kept=changed)
-            if self.preview is not None:
-                self.preview |= dict.fromkeys(backup.will_write)
-                self.preview |= {
-                    item.path: folder / "blobs" / item.blob for item in backup.saved if item.blob
-                }
+            kept, notes = tuple(self._later_changes(backup)), tuple[str, ...]()
+            item = self._what_is_restored(step, backup)
+            if self.dry_run:
+                self.preview |= dict.fromkeys(backup.will_write) | backup.copies
             else:
-                for kept in changed:
-                    write_bytes(Path(kept.copy), Path(kept.path).read_bytes())
+                for one in kept:
+                    write_bytes(Path(one.copy), Path(one.path).read_bytes())
                     # written down at once: a revert that is killed here and repeated finds these files restored already
-                    entry = self.journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, kept)))))
-                notes = restore(self.environment, backup, folder)
-                copies = kept_folder(folder)
-                all_kept = tuple(kept for kept in entry.kept if Path(kept.copy).parent == copies)
-                result = replace(result, kept=all_kept, notes=notes)
-            restored.append(result)
+                    entry = self.journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, one)))))
+                notes = restore(self.environment, backup)
+                kept = tuple(one for one in entry.kept if Path(one.copy).parent == backup.kept)
+            restored.append(replace(item, kept=kept, notes=notes))
         return tuple(restored)
 
-    def _outcome(self, entry: Entry, items: tuple[Restored, ...], notes: tuple[str, ...]) -> RevertOutcome:
-        dry_run = self.preview is not None
-        return RevertOutcome(entry.id, str(self.environment.prefix), items, dry_run, notes)
+    def _undone(
+        self, entry: Entry, backups: Backups, status: EntryStatus, error: str, notes: tuple[str, ...]
+    ) -> RevertOutcome:
+        items = self.undo(entry, backups)
+        if not self.dry_run:
+            self.journal.end(entry, status, error, kept_of(items))
+        return RevertOutcome(entry.id, str(self.environment.prefix), items, self.dry_run, notes)
 
     def _used_by_original(self, entry: Entry, step: StepRecord) -> str:
         """Return the environment that this one was copied from, where an edited checkout is left to it; else ""."""
-        here, original = self.environment.prefix, entry.environment
-        if step.kind != "edit-source" or Path(step.source).is_relative_to(here):
-            return ""  # one inside the environment was copied with it
-        if os.path.realpath(original) == os.path.realpath(here):
+        here, original = self.environment.prefix, Path(entry.environment)
+        # one inside the environment was copied with it
+        if not step.source or Path(step.source).is_relative_to(here):
             return ""
-        file = Journal(Path(original) / ".splatfix").file_of(entry)
-        try:
-            active = file.is_file() and load_entry(file).active
-        except (OSError, SplatfixError):  # no journal that could restore anything
-            active = False
-        # moved, or undone there: then no other environment will restore the checkout
-        if not active:
-            return ""
-        return original
-
-    def _now(self, path: Path) -> Path | None:
-        """Return where the content of a file is found that it has, or in a dry run would have by now."""
-        return (self.preview or {}).get(path, path)
+        journal = Journal(original / ".splatfix")
+        # moved, undone there, or no journal that could restore anything: then no other environment will restore the checkout
+        with suppress(OSError, SplatfixError):
+            if not original.samefile(here) and journal.load(journal.file_of(entry)).active:
+                return str(original)
+        return ""
 
     def _installed(self, name: str) -> list[tuple[str, str]]:
         """List (version, digest of its RECORD) of each copy of a distribution that is there, or would be by now in a dry run."""
-        records = {
+        previewed = {
             path: content
-            for path, content in (self.preview or {}).items()
+            for path, content in self.preview.items()
             if path.name == "RECORD" and canonicalize_name(name_and_version(path.parent.name)[0]) == name
         }
-        if records:
-            return [
-                (name_and_version(path.parent.name)[1], sha256_of(content))
-                for path, content in records.items()
-                if content is not None
-            ]
-        return [(item.version, item.digest) for item in find_installed(self.environment, name)]
+        if not previewed:
+            return [(item.version, item.digest) for item in find_installed(self.environment, name)]
+        there = [(path, content) for path, content in previewed.items() if content]
+        return [(name_and_version(path.parent.name)[1], sha256_of(content)) for path, content in there]
 
-    def _what_is_restored(self, step: StepRecord, backup: Backup, folder: Path) -> Restored:
-        """Tell what undoing a step with the backup in ``folder`` will do, before it is undone."""
-        removed = removed_origin = restored_origin = ""
-        for path in backup.will_write:
-            content = self._now(path)
-            if content is None:
-                continue
-            # its metadata tells whether anything of it is there
-            if path.parent.suffix == ".dist-info" and content.exists():
-                removed = step.version
-            if path.name == MANIFEST:
-                removed_origin = _origin(content)
-        for item in backup.saved:
-            if item.blob and item.path.name == MANIFEST:
-                restored_origin = _origin(folder / "blobs" / item.blob)
+    def _what_is_restored(self, step: StepRecord, backup: Backup) -> Restored:
+        """Tell what undoing a step will do, before it is undone."""
+        now = {path: content for path in backup.will_write if (content := self.preview.get(path, path))}
+        # its metadata tells whether anything of it is there
+        infos = [content for path, content in now.items() if path.parent.suffix == ".dist-info"]
         return Restored(
             step.subject,
-            removed=removed,
+            removed=step.version if any(content.exists() for content in infos) else "",
             restored=backup.version_before,
             source=step.source,
             incomplete=not step.done,
-            removed_origin=removed_origin,
-            restored_origin=restored_origin,
+            removed_origin=_origin(now),
+            restored_origin=_origin(backup.copies),
         )
 
-    def _later_changes(self, backup: Backup, folder: Path) -> Iterator[Kept]:
+    def _later_changes(self, backup: Backup) -> Iterator[Kept]:
         """Find files that were changed since the installation wrote them, and where a copy of each goes."""
-        if not backup.written:
-            return
-        as_installed = {item.path: item.digest for item in backup.written}
-        before = {item.path: item.digest for item in backup.saved}
-        for path in dict.fromkeys([*installed_files(backup), *before]):
-            content = self._now(path)
+        known = {(item.path, item.digest) for item in backup.saved}
+        known |= {(item.path, item.digest) for item in backup.written}
+        for path in backup.touched() if backup.written else ():
+            content = self.preview.get(path, path)
             # bytecode is nobody's work, and the shared list gets back only its own lines
             if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink():
                 continue
-            if content is None or not content.is_file():
-                continue
-            current = sha256_of(content)
-            if current not in (as_installed.get(path), before.get(path)):
+            if content and content.is_file() and (path, current := sha256_of(content)) not in known:
                 # the end of it: the file's own name may be as long as the file system takes
-                yield Kept(str(path), str(kept_folder(folder) / f"{current[:8]}-{path.name[-60:]}"))
+                yield Kept(str(path), str(backup.kept / f"{current[:8]}-{path.name[-60:]}"))
 
 
-def kept_folder(backup_folder: Path) -> Path:
-    """Return where copies of later changes go; beside the backup, which a repeated revert must find as it was."""
-    return backup_folder.parent / "kept" / backup_folder.name
-
-
-def _origin(manifest: Path) -> str:
-    """Read what a manifest says of the version that it came with: versions alone may be equal."""
-    document = object_in(manifest)
-    if not document:  # a damaged one tells nothing
-        return ""
+def _origin(files: Mapping[Path, Path]) -> str:
+    """Read what the manifest among files says of the version that it came with: versions alone may be equal."""
+    manifest = next((content for path, content in files.items() if path.name == MANIFEST), None)
+    document = object_in(manifest) if manifest else {}
     if document.get("kind") == "drop-in":
         return f"drop-in {document.get('variant') or ''}".strip()
-    origin = f"built from {document.get('source')}"
-    if document.get("targets"):
-        origin += f" for {', '.join(map(str, document['targets']))}"
-    return origin
+    targets = ", ".join(map(str, document.get("targets") or ()))
+    goal = f" for {targets}" if targets else ""
+    return f"built from {document['source']}{goal}" if document.get("source") else ""
 
 
 @contextmanager
-def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Undoer]:
-    environment = open_environment(python, runner)
+def _opened(python: str, dry_run: bool) -> Iterator[Undoer]:
+    environment = open_environment(python)
     journal = Journal(environment.state_folder)
     if not journal.folder.is_dir():
-        raise _nothing(environment)
+        reason = "splatfix has installed nothing there"
+        raise SplatfixError.of("install.nothing-to-revert", prefix=environment.prefix, reason=reason)
     environment.require_writable()
     with environment_lock(environment.state_folder) as notes:
-        yield Undoer(environment, journal, notes, {} if dry_run else None)
-
-
-def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixError:
-    if entry is None:
-        message = f"Nothing to revert in {environment.prefix}."
-    elif not entry.changes and entry.status is EntryStatus.DONE:
-        message = f"Entry {entry.id} changed nothing: everything was already up to date."
-    else:
-        message = f"Entry {entry.id} is not active any more: it is {entry.status.value}."
-    return usage_error(
-        "nothing-to-revert", message, say("Name another environment with --python, or another entry.")
-    )
+        yield Undoer(environment, journal, notes, dry_run)

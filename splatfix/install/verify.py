@@ -6,32 +6,30 @@ import ast
 import json
 import re
 import secrets
-import zipfile
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 
 from packaging.utils import canonicalize_name
 
-from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, read_wheel
-from splatfix.context import Context, make_context
-from splatfix.context.coverage import targets_by_module
+from splatfix.binaries import BinaryError
+from splatfix.binaries._bytes import opened
+from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.reading import read_text
 from splatfix.core.runner import Completed
-from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import Step, run, say
-from splatfix.core.words import counted
-from splatfix.facts import of_torch, torch_libraries
+from splatfix.core.step import run, say
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
 from splatfix.knowledge.imports import requirement_of
-from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
-from splatfix.model import Facts, Torch, loaded_fatbins
+from splatfix.knowledge.wheel_tags import tag_fits
+from splatfix.model import Facts, loaded_fatbins
 from splatfix.model.steps import FetchWheel
+from splatfix.wheels.contents import prove_natives
+from splatfix.wheels.names import wheel_target
 
 # In order: the loader, for what links -lcuda; torch/csrc/cuda/Module.cpp and torch/cuda/__init__.py; numba and cupy.
 _NO_GPU = re.compile(
@@ -81,15 +79,12 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
         The rung ``built``.
 
     Raises:
-        SplatfixError: ``wheel-does-not-fit``, ``wrong-gpu-code``, ``no-gpu-code``, ``torch-symbols-missing``.
+        SplatfixError: ``wheel-does-not-fit``, ``no-gpu-code``, and as :func:`prove_natives`.
     """
-    interpreter = facts.environment.interpreter.value
-    assert interpreter is not None
-    major, minor = (int(part) for part in interpreter.version.split(".")[:2])
-    free_threaded = re.match(r"(cpython-|cp)\d+t", interpreter.abi_tag) is not None
-    platform = re.sub(r"[-.]", "_", interpreter.platform_tag)
-    target = WheelTarget((major, minor), platform, free_threaded=free_threaded)
-    if not any(tag_fits(tag, target) for tag in wheel.tags):
+    context = make_context(facts)
+    if not any(tag_fits(tag, wheel_target(context)) for tag in wheel.tags):
+        interpreter = context.interpreter
+        assert interpreter is not None
         raise SplatfixError.of(
             "install.wheel-does-not-fit",
             name=wheel.path.name,
@@ -98,30 +93,18 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
             platform_tag=interpreter.platform_tag,
         )
     try:
-        natives = read_wheel(wheel.path)
+        with opened(wheel.path) as reader:
+            natives, shown = prove_natives(reader, targets, context)
     except BinaryError as error:
         raise SplatfixError.of("install.damaged-native-file", name=wheel.path.name, error=error) from error
-    for binary in natives:
-        member = binary.path.rpartition("!")[2]
-        name = member.rpartition("/")[2]
-        if python_of_file(name) and not extension_file_fits(name, interpreter.abi_tag):
-            raise SplatfixError.of(
-                "install.module-of-another-python",
-                member=member,
-                name=name.split(".")[1],
-                abi_tag=interpreter.abi_tag,
-            )
-    carrying = [binary for binary in natives if any(not fatbin.empty for fatbin in binary.fatbins)]
-    if expects_gpu_code and not carrying:
+    has_gpu_code = any(loaded_fatbins(binary.fatbins) for binary in natives)
+    if expects_gpu_code and not has_gpu_code:
         raise SplatfixError.of("install.no-gpu-code", name=wheel.path.name)
-    context = make_context(facts)
-    targets_of = targets_by_module(carrying, targets)
-    served = [_check_code(binary, targets_of[binary.path], context) for binary in carrying]
-    symbols = _check_symbols(wheel, natives, context.torch)
     if not natives:
-        return Rung(RungName.BUILT, True, "pure Python, fits this interpreter, no GPU code needed")
-    code = "; ".join(served) or "native code for the CPU only, fits this interpreter"
-    return Rung(RungName.BUILT, True, f"{code}; {symbols}")
+        shown = ["pure Python, fits this interpreter, no GPU code needed"]
+    elif not has_gpu_code:
+        shown.insert(0, "native code for the CPU only, fits this interpreter")
+    return Rung(RungName.BUILT, True, "; ".join(shown))
 
 
 def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -> None:
@@ -155,55 +138,6 @@ def refuse_another(wheel: WheelFile, step: FetchWheel) -> None:
         )
 
 
-def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> str:
-    member = binary.path.rpartition("!")[2]
-    filled = loaded_fatbins(binary.fatbins)
-    served = []
-    carries = [f"{kind.value} {arch}" for kind, arch in binary.archs]
-    for target in targets:
-        coverage = context.judge(filled, target)
-        if not coverage.usable:
-            raise SplatfixError.of(
-                "install.file-of-wrong-gpu-code",
-                details={"member": member, "target": str(target), "carries": carries},
-                member=member,
-                target=target,
-                reason=coverage.reason,
-                carries=carries or "nothing",
-            )
-        means = coverage.via.replace("sass", "native code")
-        served.append(f"{target} ({means})")
-    return f"{member}: {', '.join(served)} in {len(filled)} of {counted(len(filled), 'fatbin')}"
-
-
-def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | None) -> str:
-    """Every undefined torch symbol is exported by the installed torch, or by another library of the same wheel."""
-    members = [item.path.rpartition("!")[2] for item in natives if item.format == "elf"]
-    if torch is None or not members:
-        return "needs nothing of torch"
-    libraries = torch_libraries(torch)
-    count = 0
-    with zipfile.ZipFile(wheel.path) as archive, temporary_folder() as temporary:
-        unpacked = {member: Path(archive.extract(member, temporary)) for member in members}
-        for member, path in unpacked.items():
-            names = [name for name in read_needs(path).imported if of_torch(name)]
-            siblings = [other for other in unpacked.values() if other != path]
-            lost = missing_exports(names, [*libraries, *siblings])
-            if lost:
-                raise SplatfixError.of(
-                    "install.torch-symbols-missing",
-                    details={"member": member, "missing": list(lost[:50])},
-                    member=member,
-                    symbols=counted(len(lost), "symbol"),
-                    torch=torch.version,
-                    first=lost[0],
-                )
-            count += len(names)
-    if not count:
-        return "needs nothing of torch"
-    return f"all {counted(count, 'torch symbol')} found in torch {torch.version}"
-
-
 def check_import(
     modules: Sequence[str],
     installed: Collection[Path] | None,
@@ -234,76 +168,67 @@ def check_import(
     completed = environment.run("-c", _IMPORT_ALL, mark, checkout, *wanted, timeout=_IMPORT_TIMEOUT)
     answers = [line.removeprefix(mark) for line in completed.stdout.splitlines() if line.startswith(mark)]
     loaded = dict(json.loads(answer) for answer in answers)
-    after = ""
-    if "torch" not in modules and loaded.pop("torch", None):
-        after = " after torch"
+    after = " after torch" if "torch" not in modules and loaded.pop("torch", None) else ""
     ours = {path.resolve() for path in installed or ()}
     for name, file in loaded.items():
         if installed is not None and file and name != caller and Path(file).resolve() not in ours:
             raise SplatfixError.of("install.import-shadowed", name=name, file=file)
     missing = [name for name in wanted if name not in loaded]
-    if missing and not has_gpu:
-        demand = wants_gpu(completed.stderr)
-        if demand:
-            reason = f"{missing[0]} asks for a GPU as it is imported, and none is here ({demand})"
-            return Rung(RungName.LOADS, None, reason)
+    demand = wants_gpu(completed.stderr) if missing and not has_gpu else None
+    if demand:
+        reason = f"{missing[0]} asks for a GPU as it is imported, and none is here ({demand})"
+        return Rung(RungName.LOADS, None, reason)
     if not completed.ok or missing:
         # the interpreter may also die after the last import
         raise _import_failed([*missing, wanted[-1]][0], completed, before=installed is None)
-    imported = f"imported {', '.join(wanted)}{after}"
-    return Rung(RungName.LOADS, True, f"{imported} in a child process, in {completed.seconds:.1f} s")
+    shown = f"imported {', '.join(wanted)}{after} in a child process, in {completed.seconds:.1f} s"
+    return Rung(RungName.LOADS, True, shown)
 
 
 def _import_failed(module: str, completed: Completed, *, before: bool) -> SplatfixError:
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
-    message = completed.why()
-    if lines and completed.returncode == 1:  # a Python error: its last line says it best
-        message = lines[-1].strip()
-    if not message:
-        message = "it ended the interpreter in the middle of its import, with exit code 0"
+    # the last line of a Python error says it best
+    message = lines[-1].strip() if lines and completed.returncode == 1 else completed.why()
+    message = message or "it ended the interpreter in the middle of its import, with exit code 0"
     details = {"module": module, "stderr": "\n".join(lines[-30:])}
     if before:
         return SplatfixError.of("install.needed-import-fails", module=module, reason=message, details=details)
-    todo: tuple[Step, ...] = ()
-    absent = re.search(r"No module named '(\w+)", message)
-    symbol = re.search(r"undefined symbol: (\S+)", message)
-    if absent:
+    todo = []
+    if absent := re.search(r"No module named '(\w+)", message):
         name = requirement_of(absent.group(1)) or absent.group(1)
-        todo = (say(f"Install {name} with pip, then run the same command again."),)
-    elif symbol and re.search(r"3c10|2at|5torch", symbol.group(1)):
-        text = "That symbol is torch's: it was compiled against another torch. Rebuild from clean sources."
-        todo = (say(text),)
-    elif symbol:
-        text = f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."
-        todo = (say(text),)
+        todo = [f"Install {name} with pip, then run the same command again."]
+    elif symbol := re.search(r"undefined symbol: (\S+)", message):
+        todo = [f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."]
+        if re.search(r"3c10|2at|5torch", symbol.group(1)):
+            cause = "That symbol is torch's: it was compiled against another torch."
+            todo = [f"{cause} Rebuild from clean sources."]
+    advice = tuple(map(say, todo))
     return SplatfixError.of(
-        "install.import-failed", module=module, reason=message, todo=todo, details=details
+        "install.import-failed", module=module, reason=message, todo=advice, details=details
     )
 
 
 def wants_gpu(stderr: str) -> str | None:
-    """Where and how a failed import asked for a GPU, or None if its failure has another reason.
+    """Return where and how a failed import asked for a GPU, or None if its failure has another reason.
 
     Args:
         stderr: what the interpreter printed, with the traceback at its end.
     """
-    last_line = stderr.strip().rpartition("\n")[2]
-    message = _NO_GPU.search(last_line)
-    if message:
+    if message := _NO_GPU.search(stderr.strip().rpartition("\n")[2]):
         return message.group()
     frames = _FRAME.findall(stderr)
-    if not frames:
+    text = read_text(frames[-1][0]) if frames else None
+    if not isinstance(text, str):
         return None
-    file, line = frames[-1][0], int(frames[-1][1])
-    # the line stands below an ``if`` that asks torch for a GPU
-    text = read_text(file)
     try:
-        tree = parse_python(text) if isinstance(text, str) else None
+        tree = parse_python(text)
     except NotPython:
         return None
-    for node in ast.walk(tree) if tree else ():
-        if not isinstance(node, ast.If) or not node.lineno <= line <= (node.end_lineno or node.lineno):
-            continue
-        if _ASKS.search(ast.unparse(node.test)):
-            return f"{PurePath(file).name} line {line} raises an error where torch sees no GPU"
+    file, line = frames[-1][0], int(frames[-1][1])
+    asking = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and _ASKS.search(ast.unparse(node.test))
+    ]
+    # the line stands below an ``if`` that asks torch for a GPU
+    if any(node.lineno <= line <= (node.end_lineno or line) for node in asking):
+        return f"{PurePath(file).name} line {line} raises an error where torch sees no GPU"
     return None

@@ -19,25 +19,15 @@ from splatfix.core.files import read_json, remove, write_bytes, write_json
 from splatfix.core.redact import redacted
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
+from splatfix.core.toml import parse_toml
 from splatfix.core.words import counted
-from splatfix.facts import commit_of, git_folder, remote_of
+from splatfix.facts.checkout import commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
 from splatfix.install.trust import distrust, make_private
 from splatfix.model import Facts
 from splatfix.model.steps import BuildWheel
 
-# Variables of the user that reach the compilers, whatever the source: of setuptools, gcc, nvcc, CMake.
-_FLAG_VARIABLES = """
-    CC CXX LDSHARED ARCHFLAGS CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CUDAFLAGS CMAKE_ARGS DEBUG
-    CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH LD_RUN_PATH
-    NVCC_FLAGS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS NVCC_CCBIN
-"""
-# Variables that change how fast a wheel is made, and not what is in it; the last line is about places on this machine.
-_WITHOUT_EFFECT = """
-    MAX_JOBS PYTORCH_NVCC TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES
-    CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER CMAKE_CUDA_COMPILER_LAUNCHER
-    PATH HOME TMPDIR PWD
-"""
+_VARIABLES = parse_toml(Path(__file__).with_name("build_variables.toml").read_text(encoding="utf-8"))
 
 
 class WheelCache:
@@ -52,9 +42,7 @@ class WheelCache:
     def take(self, key: str, destination: Path) -> Path | None:
         """Copy the wheel of that key into ``destination``; None when there is none, a damaged one, or one that somebody
         else may have put there."""
-        if not self._is_ours():
-            return None
-        entry = self._entry(self.folder / key)
+        entry = self._entry(self.folder / key) if self._is_ours() else None
         if entry is None:
             return None
         try:
@@ -65,10 +53,8 @@ class WheelCache:
             self._refuse(f"{self.folder / key} is not used: {entry.wheel} is not what was put there")
             shutil.rmtree(self.folder / key, ignore_errors=True)
             return None
-        destination.mkdir(parents=True, exist_ok=True)
-        path = destination / entry.wheel
-        write_bytes(path, content)
-        return path
+        write_bytes(destination / entry.wheel, content)
+        return destination / entry.wheel
 
     def put(self, key: str, wheel: Path, identity: Mapping[str, str], source: str = "") -> None:
         """Keep a wheel. A cache that cannot be written is ignored: the wheel is there all the same.
@@ -77,20 +63,15 @@ class WheelCache:
             source: where it came from; see :func:`origin_of`.
         """
         content = wheel.read_bytes()
-        document = {
-            "wheel": wheel.name,
-            "size": len(content),
-            "digest": hashlib.sha256(content).hexdigest(),
-            "identity": dict(identity),
-            "source": source,
-        }
+        digest = hashlib.sha256(content).hexdigest()
+        document = {"wheel": wheel.name, "size": len(content), "digest": digest, "source": source}
         if not self._is_ours():
             return
         with suppress(SplatfixError, OSError):
             make_private(self.folder)
             with temporary_folder(".new-", self.folder) as new:
                 write_bytes(new / "entry" / wheel.name, content)
-                write_json(new / "entry" / "entry.json", document)
+                write_json(new / "entry" / "entry.json", {**document, "identity": dict(identity)})
                 # the folder's mode is what a later run trusts, and the umask may have left it open to a group
                 (new / "entry").chmod(0o700)
                 shutil.rmtree(self.folder / key, ignore_errors=True)
@@ -103,19 +84,16 @@ class WheelCache:
         return tuple(sorted(entries, key=lambda entry: (entry.wheel, entry.key)))
 
     def named(self, name: str) -> tuple[CachedWheel, ...]:
-        """The wheels of that distribution, or the one whose key begins so.
+        """Return the wheels of that distribution, or the one whose key begins so.
 
         Raises:
             SplatfixError: ``not-in-cache`` (exit 2).
         """
-        entries = self.entries()
-        distribution = canonicalize_name(name)
-        matches: list[CachedWheel] = []
-        for entry in entries:
-            if canonicalize_name(entry.name) == distribution or entry.wheel == name:
-                matches.append(entry)
-        if not matches and name:
-            matches = [entry for entry in entries if entry.key.startswith(name)]
+        entries, distribution = self.entries(), canonicalize_name(name)
+        of_name = [
+            entry for entry in entries if canonicalize_name(entry.name) == distribution or entry.wheel == name
+        ]
+        matches = of_name or [entry for entry in entries if entry.key.startswith(name)]
         if not matches:
             known = ", ".join(dict.fromkeys(entry.name for entry in entries)) or "none"
             raise SplatfixError.of("install.not-in-cache", folder=self.folder, name=name, known=known)
@@ -127,15 +105,11 @@ class WheelCache:
         Raises:
             SplatfixError: ``cache-not-cleared`` with how many could not be removed.
         """
-        if only is None:
-            keys = {entry.key for entry in self.entries()}
-            # not only entries: also what is damaged, or was left by a splatfix that was killed
-            paths = list(self.folder.glob("*"))
-        else:
-            keys = {entry.key for entry in only}
-            paths = [self.folder / key for key in keys]
-        for path in paths:
-            remove(path)
+        keys = {entry.key for entry in (self.entries() if only is None else only)}
+        # everything is not only entries: also what is damaged, or was left by a splatfix that was killed
+        for path in list(self.folder.glob("*")):
+            if only is None or path.name in keys:
+                remove(path)
         left = sum(entry.key in keys for entry in self.entries())
         if left:
             raise SplatfixError.of(
@@ -154,12 +128,9 @@ class WheelCache:
             self.refused.append(sentence)
 
     def _entry(self, folder: Path) -> CachedWheel | None:
-        reason = distrust(folder)
-        for path in folder.glob("*"):
-            # a link could lead to a file that changes after its digest was taken
-            if path.is_symlink() and not reason:
-                reason = f"{path} is a link"
-        if reason:
+        # a link could lead to a file that changes after its digest was taken
+        links = (f"{path} is a link" for path in folder.glob("*") if path.is_symlink())
+        if reason := distrust(folder) or next(links, ""):
             self._refuse(f"an entry of the wheel cache is not used: {reason}")
             return None
         try:
@@ -169,13 +140,11 @@ class WheelCache:
             entry = from_json(CachedWheel, {**document, "key": folder.name, "created": created})
         except (SplatfixError, OSError, TypeError, ValueError):
             return None
-        if Path(entry.wheel).name != entry.wheel or not (folder / entry.wheel).is_file():
-            return None
-        return entry
+        return entry if (folder / entry.wheel).is_file() else None
 
 
 def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
-    """Digest of every byte of ``source`` (the edited scratch copy) and of what it is built with."""
+    """Return a digest of every byte of ``source`` (the edited scratch copy) and of what it is built with."""
     state = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode())
     for folder, folders, files in os.walk(source):
         folders.sort()  # os.walk gives them in the order of the disk
@@ -189,64 +158,46 @@ def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
     return state.hexdigest()[:32]
 
 
-def identity_of(
-    step: BuildWheel,
-    built_with: Mapping[str, str],
-    reads: Iterable[str] = (),
-    places: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """Everything beside the source's bytes that decides what comes out of a build.
+def identity_of(step: BuildWheel, facts: Facts, reads: Iterable[str] = ()) -> dict[str, str]:
+    """Return everything beside the source's bytes that decides what comes out of a build.
+
+    What lies in folders of the environment counts by its version, not by where this one environment has it: words stand for
+    their paths.
 
     Args:
         reads: variables that the source's setup.py reads, such as gsplat's ``WITH_SYMBOLS``.
-        places: see :func:`places_of`.
     """
-    ignored = set(_WITHOUT_EFFECT.split())
-    inherited = {*_FLAG_VARIABLES.split(), *reads} - ignored - set(step.unset)
+    ignored = set(_VARIABLES["without_effect"])
+    inherited = {*_VARIABLES["flags"], *reads} - ignored - set(step.unset)
     identity = {"subject": step.subject}
     if step.repository:
         identity["folder"] = os.path.relpath(step.source, step.repository)
     identity |= {"splatfix": __version__, "mismatch": step.cuda_mismatch}
-    identity |= built_with
+    identity |= versions_of(facts, step)
     # a login in such a variable belongs in no file
     identity |= redacted({name: os.environ[name] for name in sorted(inherited) if name in os.environ})
     identity |= {name: value for name, value in step.variables.items() if name not in ignored}
-    return {_without_places(name, places): _without_places(value, places) for name, value in identity.items()}
-
-
-def places_of(facts: Facts) -> dict[str, str]:
-    """Folders of the target environment, each with the word that stands for it in an identity.
-
-    What lies in them counts by its version (see :func:`versions_of`), not by where this one environment has it.
-    """
-    folders: dict[str, str] = {}
-    torch = facts.environment.torch.value
-    if torch:
-        folders[str(PurePath(torch.folder).parent)] = "<site-packages>"
-    interpreter = facts.environment.interpreter.value
-    if interpreter:
-        folders[interpreter.prefix] = "<environment>"
-    return folders
-
-
-def _without_places(text: str, places: Mapping[str, str] | None) -> str:
+    places: dict[str, str] = {}
     # the longest first: site-packages lies in the environment
-    for folder, word in sorted((places or {}).items(), key=lambda item: -len(item[0])):
+    if torch := facts.environment.torch.value:
+        places[str(PurePath(torch.folder).parent)] = "<site-packages>"
+    if interpreter := facts.environment.interpreter.value:
+        places[interpreter.prefix] = "<environment>"
+    for folder, word in places.items():
         # whole names only: /envs/one is no part of /envs/one-more
-        text = re.sub(rf"{re.escape(folder)}(?![^/\\:;\s])", word, text)
-    return text
+        whole = re.compile(rf"{re.escape(folder)}(?![^/\\:;\s])")
+        identity = {whole.sub(word, name): whole.sub(word, value) for name, value in identity.items()}
+    return identity
 
 
 def versions_of(facts: Facts, step: BuildWheel) -> dict[str, str]:
-    """Versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools, and NVIDIA's
+    """Return versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools, and NVIDIA's
     packages where they lend headers. Not pip's: it only calls setuptools."""
     versions = {"python": "", "torch": ""}
-    interpreter = facts.environment.interpreter.value
-    if interpreter:
-        versions["python"] = f"{interpreter.version} {interpreter.abi_tag}"
-    torch = facts.environment.torch.value
     lends_headers = False
-    if torch:
+    if interpreter := facts.environment.interpreter.value:
+        versions["python"] = f"{interpreter.version} {interpreter.abi_tag}"
+    if torch := facts.environment.torch.value:
         versions["torch"] = f"{torch.version} {torch.cuda}"
         lends_headers = str(PurePath(torch.folder).parent) in step.variables.get("CPATH", "")
     for toolkit in facts.machine.toolkits.value or ():
@@ -263,20 +214,13 @@ def versions_of(facts: Facts, step: BuildWheel) -> dict[str, str]:
 
 
 def origin_of(folder: Path) -> str:
-    """``graphdeco-inria/diff-gaussian-rasterization at 9c5c2028f6`` for a clone or submodule, with the path inside it."""
+    """Return ``graphdeco-inria/diff-gaussian-rasterization at 9c5c2028f6`` for a clone or submodule, with the path inside it."""
     for root in (folder, *folder.parents):
-        git = git_folder(root)
-        if git:
+        if git := git_folder(root):
             break
     else:
         return str(folder)
     address = remote_of(git).removesuffix(".git").replace(":", "/").rstrip("/")
-    origin = str(root)
-    if "/" in address:
-        origin = "/".join(address.split("/")[-2:])
-    if folder != root:
-        origin += f"/{folder.relative_to(root).as_posix()}"
+    origin = Path("/".join(address.split("/")[-2:]) if "/" in address else root) / folder.relative_to(root)
     commit = commit_of(git)
-    if commit:
-        origin += f" at {commit[:10]}"
-    return origin
+    return f"{origin.as_posix()} at {commit[:10]}" if commit else origin.as_posix()

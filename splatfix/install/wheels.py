@@ -18,13 +18,14 @@ from typing import Any
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.install.environment import Environment
 
 MANIFEST = "splatfix.json"
 """File in a dist-info folder that marks what splatfix made; ``kind`` is ``built`` or ``drop-in``."""
-MANIFEST_VERSION = 2
+_MANIFEST_VERSION = 2
 
 # What distributions and scripts are called: a name, never a path.
 _NAME = re.compile(r"[\w.-]*\w[\w.-]*")
@@ -55,39 +56,42 @@ class WheelFile(Struct, frozen=True):
         """Importable names: top-level packages and modules, then every extension module."""
         tops: dict[str, None] = {}
         natives: dict[str, None] = {}
+        members = set(self.members)
         for member in self.members:
             if ".dist-info/" in member or ".data/" in member:
                 continue
-            parts = PurePosixPath(member).parts
-            stem = parts[-1].split(".")[0]
-            if member.endswith(".py") and (len(parts) == 1 or parts[1:] == ("__init__.py",)):
-                tops[parts[0].removesuffix(".py")] = None
-            elif member.endswith((".so", ".pyd")) and not parts[-1].startswith("lib"):
-                natives[".".join((*parts[:-1], stem))] = None
-            elif member.endswith(".py") and len(parts) == 2 and f"{parts[0]}/__init__.py" not in self.members:
-                natives[".".join((parts[0], stem))] = None  # a namespace package has no module of its own
+            *folders, name = member.split("/")
+            module = ".".join([*folders, name.split(".")[0]])
+            is_native = name.endswith((".so", ".pyd")) and not name.startswith("lib")
+            is_python = name.endswith(".py")
+            if len(folders) == 1 and name == "__init__.py":
+                tops[folders[0]] = None
+            elif is_python and not folders:
+                tops[module] = None
+            # a namespace package has no module of its own
+            elif is_native or (
+                is_python and len(folders) == 1 and f"{folders[0]}/__init__.py" not in members
+            ):
+                natives[module] = None
         return (*tops, *(name for name in natives if name not in tops))
 
     def destinations(self, environment: Environment) -> tuple[Path, ...]:
         """Where pip writes each member, and the launcher scripts it makes (wheel specification, PEP 427)."""
+        version = environment.version
+        # launchers that pip adds for a program (get_console_script_specs of its operations/install/wheel.py)
+        added: dict[str, tuple[str, ...]] = {
+            "pip": (f"pip{version.partition('.')[0]}", f"pip{version}"),
+            "easy_install": (f"easy_install-{version}",),
+        }
         paths = [path for _, path in self.placed(environment)]
-        for script in self.scripts:
-            names = [script]
-            # launchers that pip adds for a program (get_console_script_specs of its operations/install/wheel.py)
-            if script == "pip":
-                names += [f"pip{environment.version.partition('.')[0]}", f"pip{environment.version}"]
-            elif script == "easy_install":
-                names.append(f"easy_install-{environment.version}")
-            for name in names:
-                paths += [environment.scripts / name, environment.scripts / f"{name}.exe"]
+        for name in (name for script in self.scripts for name in (script, *added.get(script, ()))):
+            paths += [environment.scripts / name, environment.scripts / f"{name}.exe"]
         return tuple(paths)
 
     def placed(self, environment: Environment) -> tuple[tuple[str, Path], ...]:
         """Every member with the path where pip writes it."""
-        root = environment.platlib
-        if self.pure:
-            root = environment.purelib
-        data_folder = f"{self.dist_info.removesuffix('.dist-info')}.data/"
+        root = environment.purelib if self.pure else environment.platlib
+        data_folder = f"{self.dist_info.removesuffix('.dist-info')}.data"
         schemes = {
             "purelib": environment.purelib,
             "platlib": environment.platlib,
@@ -97,12 +101,12 @@ class WheelFile(Struct, frozen=True):
         }
         placed: list[tuple[str, Path]] = []
         for member in self.members:
-            if not member.startswith(data_folder):
+            top, _, rest = member.partition("/")
+            scheme, _, inside = rest.partition("/")
+            if top != data_folder:
                 placed.append((member, root / member))
-                continue
-            scheme, _, rest = member.removeprefix(data_folder).partition("/")
-            if scheme in schemes:
-                placed.append((member, schemes[scheme] / rest))
+            elif scheme in schemes:
+                placed.append((member, schemes[scheme] / inside))
         return tuple(placed)
 
 
@@ -114,35 +118,26 @@ def open_wheel(path: Path) -> WheelFile:
     """
     with _archive(path) as archive:
         members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
-        tops = {member.partition("/")[0] for member in members}
-        infos = {top for top in tops if top.endswith(".dist-info")}
+        tops = dict.fromkeys(member.partition("/")[0] for member in members)
+        infos = [top for top in tops if top.endswith(".dist-info")]
         if len(infos) != 1:
             raise ValueError(f"it has {len(infos)} dist-info folders")
-        dist_info = infos.pop()
-        wheel = HeaderParser().parsestr(_text(archive, f"{dist_info}/WHEEL"))
-        metadata = HeaderParser().parsestr(_text(archive, f"{dist_info}/METADATA"))
+        (dist_info,) = infos
+        said = HeaderParser().parsestr(archive.read(f"{dist_info}/WHEEL").decode())
+        named = HeaderParser().parsestr(archive.read(f"{dist_info}/METADATA").decode())
         points = f"{dist_info}/entry_points.txt"
-        scripts: tuple[str, ...] = ()
-        if points in members:
-            scripts = launchers_in(_text(archive, points))
+        scripts = launchers_in(archive.read(points).decode()) if points in members else ()
         for member in members:
             if "\\" in member or PurePosixPath(member).is_absolute() or ".." in member.split("/"):
                 raise ValueError(f"{member!r} would be written elsewhere")
         for script in scripts:
             if not _NAME.fullmatch(script):
                 raise ValueError(f"{script!r} would be written elsewhere")
-        if not _NAME.fullmatch(metadata["Name"] or "") or not metadata["Version"]:
+        if not _NAME.fullmatch(named["Name"] or "") or not named["Version"]:
             raise ValueError("its METADATA has no proper Name and Version")
-    return WheelFile(
-        path=path,
-        name=metadata["Name"],
-        version=metadata["Version"],
-        dist_info=dist_info,
-        pure=(wheel["Root-Is-Purelib"] or "").strip().lower() == "true",
-        tags=tuple(wheel.get_all("Tag") or ()),
-        members=members,
-        scripts=scripts,
-    )
+    pure = (said["Root-Is-Purelib"] or "").strip().lower() == "true"
+    tags = tuple(said.get_all("Tag") or ())
+    return WheelFile(path, named["Name"], named["Version"], dist_info, pure, tags, members, scripts)
 
 
 @contextmanager
@@ -155,12 +150,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         raise SplatfixError.of("install.not-a-wheel", path_name=path.name, error=error) from error
 
 
-def _text(archive: zipfile.ZipFile, member: str) -> str:
-    return archive.read(member).decode("utf-8")
-
-
 def launchers_in(entry_points: str) -> tuple[str, ...]:
-    """Names of the programs that an ``entry_points.txt`` asks for; () when it cannot be read."""
+    """Return names of the programs that an ``entry_points.txt`` asks for; () when it cannot be read."""
     parser = ConfigParser(delimiters=("=",), interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:
@@ -201,8 +192,13 @@ def write_wheel(
     return path
 
 
-def add_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Put :data:`MANIFEST` into a wheel's dist-info and update its RECORD."""
+def add_manifest(path: Path, kind: str, made_so: Mapping[str, Any]) -> None:
+    """Put :data:`MANIFEST` into a wheel's dist-info and update its RECORD.
+
+    Args:
+        kind: ``built`` or ``drop-in``.
+        made_so: what that is about.
+    """
     wheel = open_wheel(path)
     with _archive(path) as archive:
         members = {name: archive.read(name) for name in wheel.members}
@@ -211,6 +207,7 @@ def add_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     # a signature of RECORD does not hold for the one that is written now
     for name in (record, f"{record}.jws", f"{record}.p7s"):
         members.pop(name, None)
+    manifest = {"schema_version": _MANIFEST_VERSION, "kind": kind, "splatfix": __version__, **made_so}
     members[f"{wheel.dist_info}/{MANIFEST}"] = (json.dumps(manifest, indent=2) + "\n").encode()
     _write(path, members, record, modes)
 

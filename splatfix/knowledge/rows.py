@@ -7,7 +7,7 @@ A row may hold more than its struct has: notes and marks that are there for peop
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
@@ -19,7 +19,6 @@ from splatfix.core.step import Step, step_of
 from splatfix.knowledge.tables import pair, source_of, table, version
 
 T = TypeVar("T")
-_fields: Any = cache(fields)  # resolves the types of a struct once, and not for every row
 
 
 def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -> T:
@@ -39,42 +38,48 @@ def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -
 
 
 def _struct(kind: Any, row: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    values = {
-        item.name: _value(item.type, row[item.name])
-        for item in _fields(kind)
-        if item.name in row and item.name not in given
-    }
+    readers = _readers(kind)
+    values = {name: read(row[name]) for name, read in readers if name in row and name not in given}
     return kind(**values, **given)
 
 
-def _value(hint: Any, data: Any) -> Any:
-    """What a value of TOML stands for, where that type is expected."""
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    return tuple((item.name, _reader(item.type)) for item in fields(kind))
+
+
+def _as_it_stands(data: Any) -> Any:
+    return data
+
+
+@cache
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """Return what makes of a value of TOML what it stands for, where that type is expected."""
     kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (types.UnionType, typing.Union):  # X | None; TOML has no null
-        return None if data in (None, False) else _value(arguments[0], data)
-    if hint == tuple[int, int]:
-        return pair(data)
-    if hint == tuple[int, ...]:
-        return version(data)
+        of_value = _reader(arguments[0])
+        return lambda data: None if data in (None, False) else of_value(data)
+    if hint in (tuple[int, int], tuple[int, ...]):
+        return pair if hint == tuple[int, int] else version
     if kind is re.Pattern:
-        return re.compile(data)
+        return re.compile
     if kind is Step:
-        return step_of(data)
+        return step_of
     if kind in (tuple, frozenset):
-        return kind(_value(arguments[0], item) for item in data)
+        of_item = _reader(arguments[0])
+        return lambda data: kind(map(of_item, data))
     if kind is Mapping:
-        key, value = arguments
+        of_key, of_item = arguments[0] if arguments[0] is int else _as_it_stands, _reader(arguments[1])
         # TOML has no keys but texts
-        return {key(name) if key is int else name: _value(value, item) for name, item in data.items()}
+        return lambda data: {of_key(name): of_item(item) for name, item in data.items()}
     if not isinstance(kind, type):
-        return data
+        return _as_it_stands
     if hasattr(kind, "parse"):  # an architecture
-        return kind.parse(data)
+        parse: Callable[[Any], Any] = kind.parse
+        return parse
     if issubclass(kind, Struct):
-        return _struct(kind, data, {})
-    if issubclass(kind, Enum) or kind is float:
-        return kind(data)
-    return data
+        return lambda data: _struct(kind, data, {})
+    return kind if issubclass(kind, Enum) or kind is float else _as_it_stands
 
 
 def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:

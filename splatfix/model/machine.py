@@ -30,7 +30,7 @@ class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
     mig_uuids: tuple[str, ...] = ()
     """Their UUIDs, in the same order."""
     shown_by: str = "driver"
-    """Who lists it: the ``driver`` (NVML, libcuda, nvidia-smi, a Jetson's device tree), the ``kernel module`` alone
+    """Who lists it: the ``driver`` (NVML, libcuda, a Jetson's device tree), the ``kernel module`` alone
     (/proc/driver/nvidia), or only the PCI ``bus``, on which a container sees all cards of its host."""
     max_clocks: tuple[int, int] | None = None
     """Highest clocks of its multiprocessors and of its memory in MHz."""

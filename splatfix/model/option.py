@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 
 from msgspec import Struct, field
 
 from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, target_options, value_options
+from splatfix.core.toml import parse_toml
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.model.finding import Considered
@@ -19,71 +21,38 @@ from splatfix.model.steps import InstallStep, InstallWheel, Reason
 PLAN_VERSION = 2
 
 
+_TABLE = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
 class OptionKind(str, Enum):
     """The kinds of options; their order here is that of the ranking, the least invasive first."""
 
     KEEP = "keep"
-    """What is installed serves the targets already."""
     WHEEL = "wheel"
-    """Install prebuilt wheels that were found, and proven for the targets."""
     REBUILD = "rebuild"
-    """Compile the extensions with an installed toolkit."""
     REBUILD_PTX = "rebuild-with-ptx"
-    """Compile PTX for an older architecture with the toolkit here; the driver compiles it for the newer GPU."""
     NVRTC = "nvrtc"
-    """Drop-ins with our own CUDA kernels, which the NVRTC that torch brought compiles: no toolkit, no host compiler."""
+    """Drop-ins with our own CUDA kernels: no toolkit, no host compiler."""
     PROVIDE_TOOLKIT = "provide-toolkit"
-    """Unpack a toolkit from PyPI wheels into splatfix's own cache, without root, and compile with it."""
+    """Unpack a toolkit into splatfix's own cache, and compile with it."""
     INSTALL_TOOLKIT = "install-toolkit"
     """A toolkit that only the user can install."""
     OTHER_TORCH = "other-torch"
-    """Another build of torch, and every extension recompiled."""
     CONTAINER = "container"
-    """A lane: a container with a torch of its own."""
     DROPIN = "drop-in"
-    """Pure-PyTorch drop-ins in place of the extensions."""
     DRIVER = "driver"
-    """Another driver: suggested, never installed by splatfix."""
 
     def title(self, *, first_build: bool = False, torch_is_there: bool = True) -> str:
-        """Say in a few words what it is for a machine.
-
-        Args:
-            first_build: none of the extensions is installed.
-        """
+        """Say in a few words what it is for a machine; a first build is one where none of the extensions is installed."""
         torch = "another build of torch" if torch_is_there else "install torch"
-        return _TITLES[self].format(rebuild="build" if first_build else "rebuild", torch=torch)
+        title: str = _TABLE["titles"][self.value]
+        return title.format(rebuild="build" if first_build else "rebuild", torch=torch)
 
 
-_TITLES = {
-    OptionKind.KEEP: "keep what is installed",
-    OptionKind.WHEEL: "prebuilt wheels, proven for these GPUs",
-    OptionKind.REBUILD: "{rebuild} the extensions with an installed CUDA toolkit",
-    OptionKind.REBUILD_PTX: "{rebuild} with PTX that the driver compiles for the newer GPU",
-    OptionKind.NVRTC: "drop-ins with CUDA kernels that torch's NVRTC compiles",
-    OptionKind.PROVIDE_TOOLKIT: "{rebuild} with a CUDA toolkit from PyPI wheels, without root",
-    OptionKind.INSTALL_TOOLKIT: "install a CUDA toolkit, then {rebuild}",
-    OptionKind.OTHER_TORCH: "{torch}, then {rebuild}",
-    OptionKind.CONTAINER: "a container lane",
-    OptionKind.DROPIN: "pure-PyTorch drop-ins",
-    OptionKind.DRIVER: "driver upgrade (suggested only)",
-}
-
-BUILDING = (
-    OptionKind.REBUILD,
-    OptionKind.REBUILD_PTX,
-    OptionKind.PROVIDE_TOOLKIT,
-    OptionKind.INSTALL_TOOLKIT,
-    OptionKind.OTHER_TORCH,
-)
+BUILDING = tuple(map(OptionKind, _TABLE["building"]))
 """Those that compile extensions."""
-REPLACING = (OptionKind.NVRTC, OptionKind.DROPIN)
+REPLACING = tuple(map(OptionKind, _TABLE["replacing"]))
 """Those that put drop-ins in their place."""
-_BACKENDS = {
-    OptionKind.DROPIN: "pure",
-    OptionKind.NVRTC: "nvrtc",
-    OptionKind.WHEEL: "wheels",
-}
 
 
 class Limit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +60,10 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True):
 
     rung: RungName
     why: str
+
+
+_SWITCHES = ("offline", "in_place", "provide_toolkit", "force_cuda_mismatch", "ptx", "with_dependencies")
+"""Of a request, and of the command line."""
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -101,8 +74,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     targets: tuple[RequestedTarget, ...] = ()
     """Empty means ``AUTO``."""
     backend: str = "native"
-    """``native``, ``nvrtc``, ``pure``, or ``auto``: the first of them, in this order, that is possible here; or ``wheels``:
-    prebuilt ones alone."""
+    """``native``, ``nvrtc``, ``pure``, ``auto``: the first of these that is possible here; or ``wheels``: prebuilt ones alone."""
     jobs: int | None = None
     cuda_home: str | None = None
     in_place: bool = False
@@ -131,16 +103,9 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         argv += value_options({"--jobs": self.jobs, "--cuda-home": self.cuda_home})
         for index in self.indexes:
             argv += ["--index", index]
-        flags = {
-            "--no-find": not self.find,
-            "--offline": self.offline,
-            "--in-place": self.in_place,
-            "--provide-toolkit": self.provide_toolkit,
-            "--force-cuda-mismatch": self.force_cuda_mismatch,
-            "--ptx": self.ptx,
-            "--with-dependencies": self.with_dependencies,
-        }
-        return (*argv, *(name for name, is_set in flags.items() if is_set))
+        if not self.find:
+            argv.append("--no-find")
+        return (*argv, *(f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(self, name)))
 
     def install(self, *words: str, text: str = "", sources: tuple[str, ...] = ()) -> Step:
         """Return ``splatfix install WORDS`` for the same targets; where none were named, ``ARCH`` stands behind ``sources``."""
@@ -155,10 +120,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True):
-    """One whole way to a working stack: what ``diagnose`` ranks for a machine, and what ``install`` executes.
-
-    Each step of a plan that is executed is one of ``InstallStep``; ``python`` is then not "".
-    """
+    """One whole way to a working stack: what ``diagnose`` ranks for a machine, and what ``install`` executes."""
 
     kind: OptionKind
     title: str
@@ -192,7 +154,7 @@ class Plan(Struct, frozen=True):
     @property
     def backend(self) -> str:
         """``native``, ``wheels``, ``nvrtc`` or ``pure``."""
-        return _BACKENDS.get(self.kind, "native")
+        return str(_TABLE["backends"].get(self.kind.value, "native"))
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -253,14 +215,7 @@ class Replacement(Struct, frozen=True, forbid_unknown_fields=True):
         ``gsplat``; "" where none of them is one."""
         if not self.dropins or any("rasterization" in name for name in self.names):
             return "inria"
-        if "gsplat" in self.names:
-            return "gsplat"
-        return ""
-
-    @property
-    def draws(self) -> bool:
-        """A rasterizer is among them, or may be, where they are not known."""
-        return bool(self.renderer) or any(is_rasterizer(item.module) for item in self.dropins)
+        return "gsplat" if "gsplat" in self.names else ""
 
 
 class SourceSummary(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,13 +1,13 @@
 """The steps of plans, one class a kind. What only a person can do is a plain ``Step``.
 
 The text of each is made from its fields. A step with a ``command`` is done by that command, the others by ``install``. Where
-the sources are not read yet, or are on another machine, what makes wheels of them is shown as the command that names them:
-a ``BuildWheel`` or ``MakeDropin`` without a source or module, for all its ``subjects``.
+the sources are not read yet, the command that names them is shown, in a ``BuildWheel`` or ``MakeDropin`` for ``subjects``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
@@ -15,6 +15,7 @@ from msgspec.structs import force_setattr
 
 from splatfix.core.codec import to_json
 from splatfix.core.step import Command, Step
+from splatfix.core.toml import parse_toml
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.knowledge.faces import DeclaredFace
@@ -23,8 +24,9 @@ WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 """The backends of drop-ins, which need no compiler, the best first, and what each is."""
 
 
-def _names(targets: Iterable[Arch]) -> str:
-    return ", ".join(arch.sm for arch in targets)
+_TEXTS: dict[str, dict[str, str]] = parse_toml(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 
 
 class Reason(Struct, frozen=True):
@@ -51,67 +53,59 @@ class PlannedStep(Step, Struct, frozen=True, kw_only=True):
     text: str = ""
     """Made of the other fields."""
     command: Command | None = None
-    kind: str = ""
     reasons: tuple[Reason, ...] = ()
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return str(self.__struct_config__.tag)
 
     def __post_init__(self) -> None:
         force_setattr(self, "text", self._text())
 
     def _text(self) -> str:
-        raise NotImplementedError
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                values[name] = ", ".join(map(str, value))
+        forms = _TEXTS[self.kind]
+        text = next((text for name, text in forms.items() if values.get(name)), forms["otherwise"])
+        return text.format_map(values)
 
     def to_json(self, **shell: bool) -> dict[str, Any]:
         own = {name: to_json(getattr(self, name)) for name in self.__struct_fields__ if name != "command"}
-        return {**own, **super().to_json(**shell)}
+        return {"text": self.text, "kind": self.kind, **own, **super().to_json(**shell)}
 
 
-class Keep(PlannedStep, frozen=True, kw_only=True):
+class Keep(PlannedStep, frozen=True, kw_only=True, tag="keep"):
     """Leave these as they are."""
 
-    kind: str = "keep"
     subjects: tuple[str, ...]
 
-    def _text(self) -> str:
-        return f"keep {', '.join(self.subjects)}"
 
-
-class InstallTorch(PlannedStep, frozen=True, kw_only=True):
+class InstallTorch(PlannedStep, frozen=True, kw_only=True, tag="install-torch"):
     """Put another build of torch into the environment."""
 
-    kind: str = "install-torch"
     version: str
     tag: str
     """``cu130``, ``cpu``."""
 
-    def _text(self) -> str:
-        return f"install torch {self.version} ({self.tag})"
 
-
-class RunLane(PlannedStep, frozen=True, kw_only=True):
+class RunLane(PlannedStep, frozen=True, kw_only=True, tag="run-lane"):
     """Certify inside a container."""
 
-    kind: str = "run-lane"
     lane: str
     torch: str
 
-    def _text(self) -> str:
-        return f"run lane {self.lane} ({self.torch})"
 
-
-class Confirm(PlannedStep, frozen=True, kw_only=True):
+class Confirm(PlannedStep, frozen=True, kw_only=True, tag="confirm"):
     """The command that shows whether it works now."""
 
-    kind: str = "confirm"
     what: str
 
-    def _text(self) -> str:
-        return f"then {self.what}"
 
-
-class ProvideToolkit(PlannedStep, frozen=True, kw_only=True):
+class ProvideToolkit(PlannedStep, frozen=True, kw_only=True, tag="provide-toolkit"):
     """Unpack a CUDA toolkit from PyPI wheels into splatfix's own cache; no environment is touched."""
 
-    kind: str = "provide-toolkit"
     cuda: str
     unpacked_gb: float
     folder: str = ""
@@ -125,15 +119,10 @@ class ProvideToolkit(PlannedStep, frozen=True, kw_only=True):
     def subject(self) -> str:
         return f"CUDA toolkit {self.cuda}"
 
-    def _text(self) -> str:
-        where = self.folder or "splatfix's own cache"
-        return f"download {self.subject} into {where} (about {self.unpacked_gb:.1f} GB unpacked)"
 
-
-class InstallDependencies(PlannedStep, frozen=True, kw_only=True):
+class InstallDependencies(PlannedStep, frozen=True, kw_only=True, tag="install-dependencies"):
     """Install what the code imports, and what that needs, with pip; every other version that is installed stays as it is."""
 
-    kind: str = "install-dependencies"
     requirements: tuple[str, ...]
     modules: tuple[str, ...] = ()
     """What is imported of it afterwards; a failure takes all of it back."""
@@ -150,14 +139,10 @@ class InstallDependencies(PlannedStep, frozen=True, kw_only=True):
     def subject(self) -> str:
         return ", ".join(self.requirements)
 
-    def _text(self) -> str:
-        return f"install {self.subject}, with their own requirements; nothing else that is installed changes its version"
 
-
-class BuildWheel(PlannedStep, frozen=True, kw_only=True):
+class BuildWheel(PlannedStep, frozen=True, kw_only=True, tag="build-wheel"):
     """Compile one source folder into a wheel, in a scratch copy, inside the target environment; or by its command several."""
 
-    kind: str = "build-wheel"
     subject: str = ""
     """The distribution, as its setup.py calls itself or as its folder is called."""
     source: str = ""
@@ -189,13 +174,13 @@ class BuildWheel(PlannedStep, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         if self.source:
-            goal = f" for {_names(self.targets)}" if self.targets else ""
+            goal = f" for {', '.join(map(str, self.targets))}" if self.targets else ""
             return f"build {self.subject}{goal} from a scratch copy of {self.repository or self.source}"
         verb = "build" if self.first else "rebuild"
         text = f"{verb} {', '.join(self.subjects) or 'the extensions'}"
         if not self.targets:
             return f"{text}, without CUDA code"
-        text += f" for {_names(self.targets)}"
+        text += f" for {', '.join(map(str, self.targets))}"
         arch_list = self.variables.get("TORCH_CUDA_ARCH_LIST", "")
         if "PTX" in arch_list:
             text += f" (TORCH_CUDA_ARCH_LIST={arch_list})"
@@ -206,11 +191,10 @@ class BuildWheel(PlannedStep, frozen=True, kw_only=True):
         return text
 
 
-class MakeDropin(PlannedStep, frozen=True, kw_only=True):
+class MakeDropin(PlannedStep, frozen=True, kw_only=True, tag="make-drop-in"):
     """Put a drop-in together as a wheel: pure PyTorch, or with CUDA kernels that the target's NVRTC compiles; or by its
     command several."""
 
-    kind: str = "make-drop-in"
     subject: str = ""
     module: str = ""
     """"" where the command names what to replace."""
@@ -231,14 +215,13 @@ class MakeDropin(PlannedStep, frozen=True, kw_only=True):
         if not self.module:
             return f"use {how} for {', '.join(self.subjects) or 'what the checkout calls'}"
         variant = f", the {self.variant} variant" if self.variant else ""
-        goal = f" for {_names(self.targets)}" if self.targets else ""
+        goal = f" for {', '.join(map(str, self.targets))}" if self.targets else ""
         return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how}{goal})"
 
 
-class FetchWheel(PlannedStep, frozen=True, kw_only=True):
+class FetchWheel(PlannedStep, frozen=True, kw_only=True, tag="fetch-wheel"):
     """Have pip bring one wheel, and nothing that it needs: of a version that is installed, or one that was found prebuilt."""
 
-    kind: str = "fetch-wheel"
     subject: str
     version: str
     requirement: str
@@ -250,31 +233,17 @@ class FetchWheel(PlannedStep, frozen=True, kw_only=True):
     origin: str = ""
     """The index where it was found prebuilt."""
 
-    def _text(self) -> str:
-        if self.origin:
-            goal = _names(self.targets)
-            return f"fetch the prebuilt {self.subject} {self.version} for {goal} from {self.origin}: {self.requirement}"
-        return f"fetch the wheel of {self.requirement}"
 
-
-class VerifyWheel(PlannedStep, frozen=True, kw_only=True):
+class VerifyWheel(PlannedStep, frozen=True, kw_only=True, tag="verify-wheel"):
     """Look into the wheel before anything is installed: GPU code, tags, symbols."""
 
-    kind: str = "verify-wheel"
     subject: str
     targets: tuple[Arch, ...] = ()
 
-    def _text(self) -> str:
-        if not self.targets:
-            return f"verify the wheel of {self.subject}: tags and contents"
-        goal = _names(self.targets)
-        return f"verify the wheel of {self.subject}: code for {goal} in every fatbin, tags, torch's symbols"
 
-
-class EditSource(PlannedStep, frozen=True, kw_only=True):
+class EditSource(PlannedStep, frozen=True, kw_only=True, tag="edit-source"):
     """Write the edits that the build needed into the user's own checkout; the files are backed up first."""
 
-    kind: str = "edit-source"
     subject: str
     source: str
     edits: tuple[PlannedEdit, ...]
@@ -284,38 +253,21 @@ class EditSource(PlannedStep, frozen=True, kw_only=True):
         return f"edit {counted(len(files), 'file')} in {self.source} (backed up first)"
 
 
-class InstallWheel(PlannedStep, frozen=True, kw_only=True):
+class InstallWheel(PlannedStep, frozen=True, kw_only=True, tag="install-wheel"):
     """Install the verified wheel with pip; what it replaces is backed up first."""
 
-    kind: str = "install-wheel"
     subject: str
     replaces: str = ""
     """Version installed now; "" when there is none."""
 
-    def _text(self) -> str:
-        instead = f" in place of {self.replaces}, which is backed up" if self.replaces else ""
-        return f"install {self.subject}{instead}"
 
-
-class CheckImport(PlannedStep, frozen=True, kw_only=True):
+class CheckImport(PlannedStep, frozen=True, kw_only=True, tag="check-import"):
     """Import what was installed in a child of the target interpreter; a failure reverts the installation."""
 
-    kind: str = "check-import"
     subject: str
 
-    def _text(self) -> str:
-        return f"import {self.subject} in a child process; if that fails, put everything back"
 
-
-InstallStep = (
-    InstallDependencies
-    | ProvideToolkit
-    | BuildWheel
-    | MakeDropin
-    | FetchWheel
-    | VerifyWheel
-    | EditSource
-    | InstallWheel
-    | CheckImport
-)
+WheelStep = BuildWheel | MakeDropin | FetchWheel | VerifyWheel | InstallWheel
+"""Of one wheel, from its making to its installation."""
+InstallStep = InstallDependencies | ProvideToolkit | WheelStep | EditSource | CheckImport
 """What ``install`` can execute."""

@@ -18,7 +18,7 @@ from splatfix.model.option import Advice, AlsoNeeded, OptionKind, Options, Plan
 from splatfix.model.steps import BuildWheel, InstallTorch, Keep, MakeDropin
 from splatfix.plan.backends.torch import as_torch
 from splatfix.plan.case import Case, most_urgent_first, repair_of
-from splatfix.plan.parts import files_of, imported_names, is_about, names_of
+from splatfix.plan.parts import imported_names, is_about, names_of
 
 # What install sets for every build, whatever it was before.
 _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH"}
@@ -164,7 +164,7 @@ def _cures(plan: Plan, finding: Finding, options: Options, case: Case) -> bool:
     # the extensions that are meant and that the failure is about
     facts, about = case.context.facts, {_name_in(finding.subject)}
     for package in case.context.packages:
-        if is_about(finding, package, files_of(package, facts)):
+        if is_about(finding, package, facts):
             about |= names_of(package)
     parts = [part for part in case.parts if about & {*part.names, canonicalize_name(part.name)}]
     if not parts or not check_named(finding.code).cured_by_rebuild:

@@ -37,7 +37,7 @@ from splatfix.model.steps import (
     VerifyWheel,
 )
 from splatfix.plan.dependencies import Dependencies
-from splatfix.plan.parts import NativePart, conflict_with, native_parts
+from splatfix.plan.parts import NativePart, native_parts, other_variant
 
 UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 """What only a run verifies, and for native code only a run on the GPU."""
@@ -343,7 +343,8 @@ def installation(
     for package in case.context.packages:
         names = (canonicalize_name(text) for text in (package.module, *package.distributions))
         for name in dict.fromkeys(names):
-            conflicts += filter(None, [conflict_with(package, keys_by_name.get(name, ()))])
+            _, sentence = other_variant(package, keys_by_name.get(name, ()))
+            conflicts += filter(None, [sentence])
     return replace(
         draft,
         steps=(*dependencies.steps, *first, *makers, *verifications, *installs),

@@ -16,7 +16,6 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from splatfix import facts as disk
 from splatfix.checks.checkout.recognition import commits_of, recipe_of, recognise, repository_of
 from splatfix.checks.checkout.recognition import stack_of as stack_of  # what containers ask of it
 from splatfix.checks.checkout.submodules import needed_submodules
@@ -24,10 +23,12 @@ from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by, missing_modules
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
 from splatfix.core.errors import Rejected
+from splatfix.core.reading import resolved_folder
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted, few
+from splatfix.facts import checkout as disk
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import ProgramNeeds, StackRecipe, variant, variants
 from splatfix.model import Checkout, Fact, Facts, Source
@@ -123,7 +124,7 @@ def _folders_of(
     text: str, facts: Facts | None, checkout: Checkout | None, request: Request
 ) -> tuple[Sequence[Path], Sequence[str], Checkout] | Rejected:
     """Return the folders to build for one SOURCE, in order, notes for the user, and what was read of it."""
-    folder = disk.resolved_folder(text)
+    folder = resolved_folder(text)
     if folder is None:
         return _no_folder(text, request)
     if opened_here := many_things(folder):
@@ -168,7 +169,7 @@ def _of_checkout(
     ours: list[Path] = []
     others: list[Path] = []
     for part in known.parts if known else ():
-        path, by_setup = disk.resolved_folder(folder / part.path), part.builder == "setup.py"
+        path, by_setup = resolved_folder(folder / part.path), part.builder == "setup.py"
         if known and part.path and by_setup and not path:
             notes.append(f"{part.path} is not in this checkout, although {known.name} has it; it is left out")
         elif part.note and part.path in ("", "."):
@@ -279,7 +280,7 @@ def many_things(folder: Path) -> NoExtension | None:
 
 def absolute(named: Iterable[str]) -> tuple[str, ...]:
     """Return the same sources, folders by their absolute paths."""
-    return tuple(str(disk.resolved_folder(text) or text) for text in named)
+    return tuple(str(resolved_folder(text) or text) for text in named)
 
 
 def variants_of_source(folder: str) -> tuple[str, ...]:
@@ -293,7 +294,7 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
 
 def checkout_to_replace(text: str, checkout: Checkout | None, request: Request) -> Checkout | Rejected:
     """Return what is known of a SOURCE whose extensions drop-ins are to take the place of."""
-    folder = disk.resolved_folder(text)
+    folder = resolved_folder(text)
     if folder is None:
         return _no_folder(text, request)
     if opened_here := many_things(folder):
@@ -399,7 +400,7 @@ def incomplete(
 def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) -> dict[str, tuple[str, ...]]:
     """Return by name the variants of the extensions of incomplete folders: those there, and what is known of the empty ones."""
     extensions: dict[str, tuple[str, ...]] = {}
-    for folder in filter(None, map(disk.resolved_folder, named)):
+    for folder in filter(None, map(resolved_folder, named)):
         read = _known(folder, checkout)
         paths: tuple[Path, ...] = (folder,)
         if not disk.has_build_file(folder):

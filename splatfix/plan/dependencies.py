@@ -16,8 +16,9 @@ from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, from_git, missing_modules, pip_arguments
 from splatfix.context.requirements import met, name_of, needs_wheel, outgrown, unmet, version_of
 from splatfix.core.errors import Rejected
+from splatfix.core.reading import resolved_folder
 from splatfix.core.step import Step, run, say
-from splatfix.facts import read_pins, read_scripts, resolved_folder, trainer_around
+from splatfix.facts.checkout import read_pins, read_scripts, trainer_around
 from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.model import Facts, ImportedModule, Pin, Source

@@ -30,10 +30,9 @@ from splatfix.model.steps import WITHOUT_COMPILER
 from splatfix.plan.advice import advise
 from splatfix.plan.backends.container import container
 from splatfix.plan.backends.driver import driver
+from splatfix.plan.backends.dropins import make_dropins, nvrtc, pure
 from splatfix.plan.backends.keep import keep
 from splatfix.plan.backends.native import build_sources, native
-from splatfix.plan.backends.nvrtc import make_dropins_on_gpu, nvrtc
-from splatfix.plan.backends.pure import make_dropins, pure
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.case import Case, for_targets, names_of_archs, not_applicable
@@ -54,11 +53,6 @@ _BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
     OptionKind.OTHER_TORCH: other_torch,
     OptionKind.CONTAINER: container,
     OptionKind.DROPIN: pure,
-}
-# What makes the drop-ins of each backend without a compiler, the best first.
-_WITHOUT_COMPILER: Mapping[str, Callable[[Case, Replacement], Plan | Rejected]] = {
-    "nvrtc": make_dropins_on_gpu,
-    "pure": make_dropins,
 }
 
 
@@ -229,7 +223,7 @@ def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
         plan = mend_plan(request, case.context)
     elif request.backend in ("native", "wheels", "auto"):
         plan = _native(case)
-    elif request.backend in _WITHOUT_COMPILER:
+    elif request.backend in WITHOUT_COMPILER:
         plan = _replaced(case)
     else:
         choices = ("native", "wheels", *WITHOUT_COMPILER, "auto")
@@ -288,7 +282,7 @@ def _native(case: Case) -> Plan | Rejected:
         return _with_next_best(answer, case, replacement)
     plan, passed_over = _best_dropins(case, replacement)
     if plan is None and isinstance(answer, NoFolder):
-        return make_dropins(case, replacement)  # which says what its host or Python lacks
+        return make_dropins(case, replacement, "pure")  # which says what its host or Python lacks
     if plan is None:
         return answer
     note = f"{WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {answer.what}"
@@ -300,7 +294,7 @@ def _replaced(case: Case) -> Plan | Rejected:
     replacement = choose_dropins(case.request.sources, case.context.checkout, case.request)
     if isinstance(replacement, Rejected):
         return replacement
-    plan = _WITHOUT_COMPILER[case.request.backend](case, replacement)
+    plan = make_dropins(case, replacement, case.request.backend)
     if isinstance(plan, Rejected) and case.request.backend != "pure":
         return _with_next_best(plan, case, replacement)
     return plan
@@ -309,13 +303,13 @@ def _replaced(case: Case) -> Plan | Rejected:
 def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tuple[Considered, ...]]:
     """Return the first possible plan by another backend without a compiler than was asked for, and what was passed over."""
     passed_over: list[Considered] = []
-    for backend, make in _WITHOUT_COMPILER.items():
+    for backend, title in WITHOUT_COMPILER.items():
         if backend == case.request.backend:
             continue
-        plan = make(case, replacement)
+        plan = make_dropins(case, replacement, backend)
         if isinstance(plan, Plan):
             return plan, tuple(passed_over)
-        passed_over.append(Considered(WITHOUT_COMPILER[backend], plan.what))
+        passed_over.append(Considered(title, plan.what))
     return None, tuple(passed_over)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix import facts as disk
 from splatfix.checks.build import MEMORY_PER_JOB
 from splatfix.checks.checkout.cuda_code import bring
 from splatfix.context import Context
@@ -21,6 +20,8 @@ from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
+from splatfix.facts import checkout as disk
+from splatfix.facts import is_arch_variable, lending_folders
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source, Toolkit
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
@@ -55,7 +56,7 @@ def cuda_build(
     if isinstance(build, Rejected):
         return build
     here = context.variables
-    removed = [*_REMOVED, *filter(disk.is_arch_variable, here), *source.switches.off]
+    removed = [*_REMOVED, *filter(is_arch_variable, here), *source.switches.off]
     build = replace(
         build,
         # what declares C++ alone (an OptiX tracer) has no fatbin to look into
@@ -276,7 +277,7 @@ def _environment(
         # nvcc finds CCCL through nvcc.profile, the host compiler does not
         headers[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
     lacking = [item.removeprefix("include/") for item in toolkit.missing if item.startswith("include/cu")]
-    if torch and lacking and (borrowed := disk.lending_folders(torch, toolkit.version or "", lacking)):
+    if torch and lacking and (borrowed := lending_folders(torch, toolkit.version or "", lacking)):
         short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
         headers[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
     reasons += [Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()]

@@ -6,8 +6,9 @@ the CUDA and torch of the environment.
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from html import unescape
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+from html.parser import HTMLParser
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -23,24 +24,16 @@ from splatfix.model import Torch
 from splatfix.wheels.model import Link
 from splatfix.wheels.web import Web, WebError, without_login
 
-_MOST_LINKS = 100_000
-_LONGEST_LINK = 8192
 _MOST_FILES = 100_000
 _MOST_PAGES = 12
 _DEPTH = 3
 _DIGEST = re.compile(r"(?:^|&)((?:sha(?:512|384|256|224|1)|md5)=[0-9a-f]{32,128})(?:&|$)")
-# A page is read in steps, each from where the last one ended, and no pattern looks twice at what it passed over.
-_START = re.compile(r"<(?:(a)(?=[\s/])|!--|script\b|style\b)", re.IGNORECASE)
-_END = re.compile(r"-->|</(?:script|style)\b", re.IGNORECASE)
-_ATTRIBUTE = re.compile(r"[\s/]*([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?")
-# &#00000000065; the standard library reads a number of any length
-_LONG_NUMBER = re.compile(r"&#x?[0-9a-f]{8}", re.IGNORECASE)
 
 
 def chosen_indexes(
     named: Sequence[str], *, maintained: bool = False, offline: bool = False
 ) -> tuple[WheelIndex, ...]:
-    """The indexes that a person named (by name, URL or folder), else the known ones.
+    """Return the indexes that a person named (by name, URL or folder), else the known ones.
 
     Args:
         maintained: of the known ones only those of the packages' own maintainers.
@@ -52,12 +45,7 @@ def chosen_indexes(
     indexes = [_named(text) for text in named]
     if not named:
         indexes = [index for index in wheel_indexes() if index.maintained or not maintained]
-    return tuple(index for index in indexes if not (offline and is_remote(index)))
-
-
-def is_remote(index: WheelIndex) -> bool:
-    """It is asked over the network."""
-    return "://" in index.address
+    return tuple(index for index in indexes if not (offline and "://" in index.address))
 
 
 def _named(text: str) -> WheelIndex:
@@ -77,28 +65,28 @@ def _named(text: str) -> WheelIndex:
     raise SplatfixError.of("wheels.unknown-index", text=text, known=known)
 
 
-def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> tuple[Link, ...]:
-    """The wheels of a package that an index lists.
+def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> list[Link]:
+    """Return the wheels of a package that an index lists.
 
     Raises:
         WebError: its page, or every page that it leads to, could not be had.
     """
     if not may_list(index, name):
-        return ()
-    if not is_remote(index):
+        return []
+    if "://" not in index.address:
         files = sorted(islice(Path(index.address).rglob("*.whl"), _MOST_FILES))
         ours = (path for path in files if _is_of(path.name, name))
-        return tuple(Link(path.name, str(path), index.name, path.parent.as_posix()) for path in ours)
+        return [Link(path.name, str(path), index.name, path.parent.as_posix()) for path in ours]
     cuda, release_of_torch = f"cu{(torch.cuda or '').replace('.', '')}", dotted(release(torch.version)[:2])
     fields = {"name": canonicalize_name(name), "cuda": cuda, "torch": release_of_torch}
     address = without_login(index.address)
     for blank, value in fields.items():
         address = address.replace(f"{{{blank}}}", value)
-    return tuple(_Pages(index, name, torch, web).wheels(address))
+    return _Walk(index, name, torch, web).wheels(address)
 
 
 def may_list(index: WheelIndex, name: str) -> bool:
-    """It is for every package, or for this one too."""
+    """Tell whether an index is for every package, or for this one too."""
     names = [canonicalize_name(package) for package in index.packages]
     return not names or canonicalize_name(name) in names
 
@@ -108,7 +96,7 @@ def _is_of(wheel: str, name: str) -> bool:
     return wheel.endswith(".whl") and canonicalize_name(distribution) == canonicalize_name(name)
 
 
-class _Pages(Struct):
+class _Walk(Struct):
     """A walk over the pages of an index."""
 
     index: WheelIndex
@@ -118,19 +106,14 @@ class _Pages(Struct):
     visited: set[str] = field(default_factory=set)
 
     def wheels(self, address: str, depth: int = 0) -> list[Link]:
-        """Those that a page lists; where it lists none, those of the folders that it leads to."""
+        """Return those that a page lists; where it lists none, those of the folders that it leads to."""
         self.visited.add(address.rstrip("/"))
-        address, text = self.web.page(address)
-        hrefs = hrefs_in(text)
-        wheels: list[Link] = []
-        for href, yanked in hrefs:
-            wheel, target, digest = linked_file(address, href)
-            if _is_of(wheel, self.name):
-                wheels.append(Link(wheel, target, self.index.name, address, digest, yanked))
+        links = links_of(*self.web.page(address), self.index.name)
+        wheels = [link for link in links if _is_of(link.wheel, self.name)]
         if wheels or depth == _DEPTH:
             return wheels
         failure: WebError | None = None
-        for folder in self._folders(address, (href for href, _ in hrefs)):
+        for folder in self._folders(links):
             if len(self.visited) >= _MOST_PAGES:
                 break
             try:
@@ -141,61 +124,63 @@ class _Pages(Struct):
             raise failure
         return wheels
 
-    def _folders(self, page: str, hrefs: Iterable[str]) -> list[str]:
-        """Pages below this one that are called after the package, then those called after this CUDA and torch."""
-        below = page.rpartition("/")[0]
+    def _folders(self, links: Iterable[Link]) -> list[str]:
+        """Return pages below this one that are called after the package, else those called after this CUDA and torch."""
         torch, cuda = release(self.torch.version)[:2], release(self.torch.cuda or "")[:1]
-        packages, builds = [], []
-        for address in dict.fromkeys(urldefrag(_joined(page, href))[0] for href in hrefs):
+        packages: dict[str, None] = {}
+        builds: dict[str, None] = {}
+        for link in links:
+            address = link.address
             segment = address.rstrip("/").removesuffix("/index.html").rpartition("/")[2].removesuffix(".html")
-            if not address.startswith(f"{below}/") or address.rstrip("/") in self.visited:
+            below = f"{link.page.rpartition('/')[0]}/"
+            if not address.startswith(below) or address.rstrip("/") in self.visited:
                 continue
             stated = built_for(segment)
             if canonicalize_name(segment) == canonicalize_name(self.name):
-                packages.append(address)
+                packages[address] = None
             elif (stated.torch[:2], stated.cuda[:1]) in (((), cuda), (torch, ()), (torch, cuda)):
-                builds.append(address)
-        return packages or builds
+                builds[address] = None
+        return list(packages or builds)
 
 
-def linked_file(page: str, href: str) -> tuple[str, str, str]:
-    """Return a file's name, its address, and its digest as the link states it (PEP 503); "" each for what is no address."""
-    address, fragment = urldefrag(_joined(page, href))
-    stated = _DIGEST.search(fragment.lower())
-    return unquote(urlsplit(address).path.rpartition("/")[2]), address, stated[1] if stated else ""
+class _Page(HTMLParser):
+    """Collects what a page links to."""
+
+    def __init__(self, address: str, index: str) -> None:
+        super().__init__()
+        self.address, self.index = address, index
+        self.links: list[Link] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = dict(reversed(attrs))  # of two of a name the first counts
+        if tag != "a" or not said.get("href"):
+            return
+        try:
+            address, fragment = urldefrag(urljoin(self.address, said["href"]))
+            name = unquote(urlsplit(address).path.rpartition("/")[2])
+        except ValueError:  # an address such as https://[x/
+            return
+        stated = _DIGEST.search(fragment.lower())
+        digest = stated[1] if stated else ""
+        self.links.append(Link(name, address, self.index, self.address, digest, "data-yanked" in said))
 
 
-def _joined(page: str, href: str) -> str:
+def links_of(address: str, text: str, index: str = "") -> list[Link]:
+    """Return what a page links to, with the digests that it states (PEP 503) and what is withdrawn (PEP 592).
+
+    Raises:
+        WebError: it cannot be read, such as a character's number of 5,000 digits.
+    """
+    page = _Page(address, index)
     try:
-        address = urljoin(page, href)
-        urlsplit(address)
-        return address
-    except ValueError:  # an address such as https://[x/
-        return ""
+        page.feed(text)
+        page.close()
+    except (ValueError, AssertionError) as error:
+        raise WebError(f"its page cannot be read: {error}") from error
+    return page.links
 
 
-def hrefs_in(text: str) -> list[tuple[str, bool]]:
-    """(address, yanked) of every link of a page (PEP 503, PEP 592)."""
-    hrefs: list[tuple[str, bool]] = []
-    position = 0
-    while (start := _START.search(text, position)) and len(hrefs) < _MOST_LINKS:
-        position = start.end()
-        if not start[1]:
-            end = _END.search(text, position)
-            position = end.end() if end else len(text)
-            continue
-        found: dict[str, str] = {}
-        while attribute := _ATTRIBUTE.match(text, position):
-            if (name := attribute[1].lower()) in ("href", "data-yanked"):
-                found.setdefault(name, attribute[2] or attribute[3] or attribute[4] or "")
-            position = attribute.end()
-        href = found.get("href", "")
-        if 0 < len(href) <= _LONGEST_LINK and not _LONG_NUMBER.search(href):
-            hrefs.append((unescape(href), "data-yanked" in found))
-    return hrefs
-
-
-def save_listed(address: str, page: str, path: Path, named: Iterable[str] = ()) -> None:
+def save_listed(address: str, page: str, path: Path, named: Collection[str] = ()) -> None:
     """Save the file of a name that a page of an index lists, as it lists it; one of this machine as it is.
 
     Raises:
@@ -204,12 +189,11 @@ def save_listed(address: str, page: str, path: Path, named: Iterable[str] = ()) 
     web = Web(named)
     try:
         if address.startswith("file:"):
-            return web.save(url2pathname(urlsplit(address).path), path)
-        page, text = web.page(without_login(page))
-        for href, _ in hrefs_in(text):
-            name, address, digest = linked_file(page, href)
-            if name == path.name:
-                return web.save(address, path, digest)
+            shutil.copyfile(url2pathname(urlsplit(address).path), path)
+            return None
+        for link in links_of(*web.page(without_login(page))):
+            if link.wheel == path.name:
+                return web.save(link.address, path, link.digest)
         raise WebError(f"{page} does not list it")
     except WebError as error:
         raise OSError(str(error)) from error

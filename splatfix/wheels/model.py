@@ -7,14 +7,6 @@ from msgspec import Struct
 from splatfix.core.errors import Exit, Rejected
 from splatfix.model import Considered, PackageSource
 
-_LONGEST = 300
-"""Signs of what is said of a wheel: some of it is the stranger's own text."""
-
-
-def unfit(code: str, reason: str, exit_code: Exit = Exit.FAILURE) -> Rejected:
-    """Say in a clause why a wheel will not do, or (``UNDETERMINED``) why that cannot be told."""
-    return Rejected(code=code, what=reason[:_LONGEST], exit_code=exit_code)
-
 
 class Wanted(Struct, frozen=True):
     """A package that a prebuilt wheel is looked for, and what such a wheel must be."""
@@ -64,11 +56,9 @@ class Candidate(Struct, frozen=True):
     """Why not, as a clause (``wrong-torch``, ``wrong-gpu-code``, ``wrong-face``), exit code ``UNDETERMINED`` where that could
     not be determined: the network, or what would have to fit is not known. None for a proven one."""
     evidence: tuple[str, ...] = ()
-    """What was read in it, and fits: its name, GPU code, torch's symbols, its face."""
-    metadata: tuple[str, ...] = ()
-    """Its name, version and what it requires, as its METADATA has them."""
-    size: int = 0
-    """Bytes that it had when it was looked into."""
+    """What was read in it, and fits: its name, version and requirements, its face, GPU code, torch's symbols."""
+    path: Path | None = None
+    """Where it was looked into: what is proven is what is installed."""
 
 
 class Search(Struct, frozen=True):

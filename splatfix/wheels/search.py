@@ -1,41 +1,46 @@
 """Finds the wheel of a package for an environment: every index listed, every name judged, the best opened until one is proven."""
 
 import re
+import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
 from splatfix.binaries import BinaryError
-from splatfix.binaries._bytes import Reader, opened
+from splatfix.binaries._bytes import opened
 from splatfix.context import Context
-from splatfix.core.errors import Exit, SplatfixError
-from splatfix.facts import packages_in, read_package
+from splatfix.core.errors import Exit, Rejected, SplatfixError
+from splatfix.core.files import write_bytes
+from splatfix.core.reading import read_blocks
+from splatfix.core.scratch import process_folder
+from splatfix.facts.checkout import packages_in, read_package
 from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.wheel_indexes import WheelIndex
-from splatfix.model import Considered, Interpreter, Source, Torch
-from splatfix.wheels.contents import Contents, Refused
+from splatfix.model import Considered, Source, Torch
+from splatfix.wheels.contents import prove_found
 from splatfix.wheels.listing import may_list, wheels_in
-from splatfix.wheels.model import Candidate, Link, Search, Wanted, unfit
-from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
-from splatfix.wheels.web import RemoteFile, Web, WebError
+from splatfix.wheels.model import Candidate, Link, Search, Wanted
+from splatfix.wheels.names import objection_to_name, parse_name, preference
+from splatfix.wheels.web import Web, WebError
 
 _NAME = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:==([\w.!+-]+))?")
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
+_LONGEST = 300
+"""Signs of what is said of a wheel."""
 _DAMAGED = (BinaryError, ValueError, ArithmeticError, LookupError, RecursionError, MemoryError)
 """What a stranger's wheel makes a parser raise: by numbers or nesting without end, for one."""
 
 
 class Finder(Struct, frozen=True):
-    """Looks for the wheel of a package, and fetches what it found."""
+    """Looks for the wheel of a package, and hands over what it found."""
 
     wanted: Wanted
     context: Context
     """Its targets are what the GPU code must serve."""
-    interpreter: Interpreter
     torch: Torch
     web: Web
 
@@ -55,77 +60,60 @@ class Finder(Struct, frozen=True):
         return Search(name, tuple(self.judged(links)), tuple(unanswered), asked)
 
     def fetch(self, found: Candidate, folder: Path) -> Path:
-        """Fetch the wheel that was found, and prove it again: a server may send other bytes than to whoever looked into it.
+        """Put the wheel that was found, and proven as it is, into a folder.
 
         Raises:
-            SplatfixError: ``wheel-not-fetched``, ``another-wheel``.
+            SplatfixError: ``cannot-write``.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        wheel, index = found.link.wheel, found.link.index
-        path = folder / wheel
-        try:
-            self.web.save(found.link.address, path, found.link.digest, found.size)
-        except WebError as error:
-            raise SplatfixError.of(
-                "wheels.wheel-not-fetched", wheel=wheel, index=index, reason=error
-            ) from error
-        came = self.opened(Link(wheel, str(path), index, ""))
-        if (came.evidence, came.metadata) == (found.evidence, found.metadata):
-            return path
-        path.unlink()
-        differs = {*came.metadata} ^ {*found.metadata} or {*came.evidence} ^ {*found.evidence}
-        reason = f"only one of the two says {', '.join(sorted(differs))}"
-        if came.rejected:
-            reason = came.rejected.what
-        raise SplatfixError.of("wheels.another-wheel", wheel=wheel, index=index, reason=reason)
+        assert found.path is not None
+        write_bytes(folder / found.link.wheel, read_blocks(found.path))
+        return folder / found.link.wheel
 
     def judged(self, links: Sequence[Link]) -> list[Candidate]:
-        """The proven one first, then those that may do, then the others as they were listed."""
-        target = wheel_target(self.context, self.interpreter)
+        """Return the proven one first, then those that may do, then the others as they were listed."""
         fitting, others = [], []
         for link in dict.fromkeys(links):
             parsed = parse_name(link)
-            objection = objection_to_name(link, self.wanted, parsed, target, self.torch)
+            objection = objection_to_name(link, self.wanted, parsed, self.context, self.torch)
             if parsed and objection is None:
                 fitting.append((preference(parsed, self.torch), link))
             else:
                 others.append(Candidate(link, objection))
         fitting.sort(key=lambda item: item[0])
-        opened: list[Candidate] = []
-        for number, (_, link) in enumerate(fitting):
-            candidate = Candidate(
-                link, unfit("not-read", f"{_MOST_OPENED} before it were looked into", Exit.UNDETERMINED)
-            )
-            if number < _MOST_OPENED:
-                candidate = self.opened(link)
+        looked_into: list[Candidate] = []
+        for _, link in fitting[:_MOST_OPENED]:
+            candidate = self.opened(link)
             if candidate.rejected is None:
-                return [candidate, *opened, *others]
-            opened.append(candidate)
-        return sorted(opened, key=_is_unfit) + others
+                return [candidate, *looked_into, *others]
+            looked_into.append(candidate)
+        not_read = Rejected.of("wheels.not-read", most=_MOST_OPENED)
+        looked_into += [Candidate(link, not_read) for _, link in fitting[_MOST_OPENED:]]
+        # what may do comes first
+        looked_into.sort(key=lambda item: bool(item.rejected and item.rejected.exit_code is Exit.FAILURE))
+        return [*looked_into, *others]
 
     def opened(self, link: Link) -> Candidate:
-        """Look into a wheel."""
-        with ExitStack() as stack:
-            try:
-                if "://" in link.address:
-                    reader = Reader(RemoteFile(self.web, link.address))
-                else:
-                    reader = stack.enter_context(opened(link.address))
-                contents = Contents(reader, self.wanted, self.context, self.interpreter, self.torch)
-                metadata, evidence = contents.prove(link.wheel.split("-")[1])
-                return Candidate(link, None, evidence, metadata, reader.size)
-            except Refused as refused:
-                return Candidate(link, refused.rejected)
-            except WebError as error:
-                return Candidate(link, unfit("unreachable", str(error), Exit.UNDETERMINED))
-            except _DAMAGED as error:
-                return Candidate(
-                    link, unfit("damaged", str(error) or type(error).__name__, Exit.UNDETERMINED)
-                )
-
-
-def _is_unfit(candidate: Candidate) -> bool:
-    return candidate.rejected is not None and candidate.rejected.exit_code is Exit.FAILURE
+        """Look into a wheel, which is fetched where an address lists it."""
+        path = Path(link.address)
+        try:
+            if "://" in link.address:
+                path = Path(tempfile.mkdtemp(dir=process_folder()), link.wheel)
+                self.web.save(link.address, path, link.digest)
+            version = link.wheel.split("-")[1]
+            with opened(path) as reader:
+                evidence = prove_found(reader, self.wanted, self.context, self.torch, version)
+            return Candidate(link, None, evidence, path)
+        except SplatfixError as error:
+            # a clause, in which some is the stranger's own text
+            what = error.what.rstrip(".")[:_LONGEST]
+            rejected = Rejected(code=error.code, what=what, exit_code=error.exit_code)
+        except WebError as error:
+            rejected = Rejected.of("wheels.unreachable", reason=error)
+        except _DAMAGED as error:
+            rejected = Rejected.of("wheels.damaged", reason=str(error)[:_LONGEST] or type(error).__name__)
+        if path != Path(link.address):
+            path.unlink(missing_ok=True)
+        return Candidate(link, rejected)
 
 
 def wanted_by_source(source: Source) -> Wanted:
@@ -148,7 +136,7 @@ def wanted_by_source(source: Source) -> Wanted:
 
 
 def is_name(text: str) -> bool:
-    """It is written as a package is named, not as a path."""
+    """Tell whether a text is written as a package is named, not as a path."""
     return _NAME.fullmatch(text.strip()) is not None
 
 

@@ -21,26 +21,17 @@ def machine() -> Path:
     return folder("rtx-3090-and-5090")
 
 
-def test_a_diagnosis_has_its_findings_as_objects(machine: Path) -> None:
+def test_a_diagnosis_has_its_findings_as_objects_and_shows_itself(machine: Path) -> None:
+    """It prints what the command prints, and a notebook shows the same text."""
     diagnosis = splatfix.diagnose(facts=machine)
     codes = {problem.code for problem in diagnosis.problems}
-    assert "no-kernel-image" in codes
-    assert diagnosis.exit_code == 1
+    assert "no-kernel-image" in codes and diagnosis.exit_code == 1
     assert diagnosis.options is not None and diagnosis.options.available
-    document = diagnosis.document()
-    failed = {row["check"] for row in document["findings"] if row["status"] == "fail"}
+    failed = {row["check"] for row in diagnosis.document()["findings"] if row["status"] == "fail"}
     assert failed == codes
-
-
-def test_a_result_prints_what_the_command_prints(machine: Path) -> None:
     command = [sys.executable, "-m", "splatfix", "diagnose", "--facts", str(machine)]
     said = subprocess.run(command, capture_output=True, text=True, env={"COLUMNS": "100", "PATH": ""}).stdout
-    assert str(splatfix.diagnose(facts=machine)).split() == said.split()
-
-
-def test_a_notebook_shows_the_same_text(machine: Path) -> None:
-    diagnosis = splatfix.diagnose(facts=machine)
-    assert Outline(diagnosis._repr_html_()).text.split() == str(diagnosis).split()
+    assert str(diagnosis).split() == said.split() == Outline(diagnosis._repr_html_()).text.split()
 
 
 def test_plan_and_explain_are_functions_whatever_was_imported(machine: Path) -> None:

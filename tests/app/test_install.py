@@ -13,7 +13,7 @@ from splatfix.app.prebuilt import find_prebuilt
 from splatfix.context import make_context
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
-from splatfix.model import Fact, Facts
+from splatfix.model import Fact
 from splatfix.model.option import BUILDING, OptionKind, Plan
 from splatfix.model.steps import BuildWheel
 from splatfix.plan import Case
@@ -25,14 +25,6 @@ from tests.plan.test_recipes import checkout_of
 from tests.screens import on_screen
 
 
-def with_origins(facts: Facts, **origins: str) -> Facts:
-    known = facts.environment.distributions
-    changed = tuple(replace(item, source=origins.get(item.name, item.source)) for item in known.value or ())
-    return replace(
-        facts, environment=replace(facts.environment, distributions=Fact(changed, known.found_via))
-    )
-
-
 def test_what_is_installed_can_be_rebuilt_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,7 +33,10 @@ def test_what_is_installed_can_be_rebuilt_from_anywhere(
     names = [name for name in owners if name and not name.startswith("torch")]
     assert names
     (tmp_path / "clone").mkdir()
-    facts = with_origins(facts, **{names[0]: str(tmp_path / "clone")})
+    known, clone = facts.environment.distributions, str(tmp_path / "clone")
+    items = [replace(item, source=clone) if item.name == names[0] else item for item in known.value or ()]
+    environment = replace(facts.environment, distributions=Fact(tuple(items), known.found_via))
+    facts = replace(facts, environment=environment)
     monkeypatch.chdir(tmp_path)
     case = Case(context=make_context(facts, goal("sm_120")), request=request_for((".",), ("sm_120",)))
     error = refused(planned, case, named=False)
@@ -104,15 +99,13 @@ def test_what_a_build_would_download_is_asked_for_before_it(tmp_path: Path, answ
     """A server of our own, and an address where none answers."""
     with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
         address = f"http://127.0.0.1:{server.server_port}/"
-        if answers:
-            Thread(target=server.handle_request).start()
-        else:
-            server.server_close()
         step = BuildWheel(subject="rays", source=str(tmp_path), downloads={address: "libeigen3-dev"})
         build = Plan(OptionKind.REBUILD, "", steps=(step,), python="", prefix="")
         if answers:
+            Thread(target=server.handle_request).start()
             require_downloads(build)
             return
+        server.server_close()
         error = refused(require_downloads, build)
     assert error.code == "download-unreachable" and address in error.what
     assert "libeigen3-dev" in commands(error.todo)[0].argv

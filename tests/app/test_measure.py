@@ -53,9 +53,10 @@ def rung(
     return measured(outcome, facts, lambda python, entry: taken.append(entry), verify).items[0].proof[0]
 
 
-def test_a_kernel_that_agrees_reaches_the_rung() -> None:
+def test_a_kernel_that_agrees_reaches_the_rung_and_what_could_not_be_measured_claims_none() -> None:
     back: list[str] = []
     assert rung(with_gpu(), AGREES, back=back).reached is True and back == []
+    assert rung(with_gpu(), NO_GPU_ANSWER) == replace(NOT_RUN, shown_by=NO_GPU_ANSWER.detail)
 
 
 @pytest.mark.parametrize("answer", [WRONG, CRASHED, HUNG], ids=["wrong", "crashed", "hung"])
@@ -69,14 +70,7 @@ def test_what_does_not_compute_is_taken_back_unless_it_was_there_before(
     assert back == ([] if up_to_date else ["0007-x"])
 
 
-def test_what_could_not_be_measured_is_not_claimed() -> None:
-    assert rung(with_gpu(), NO_GPU_ANSWER) == replace(NOT_RUN, shown_by=NO_GPU_ANSWER.detail)
-
-
-@pytest.mark.parametrize("facts", [machine(), with_gpu(None), with_gpu(Driver("580.95.05", None))])
-def test_without_a_gpu_and_its_driver_nothing_is_run(facts: Facts) -> None:
-    assert rung(facts) == NOT_RUN
-
-
-def test_what_splatfix_cannot_call_is_not_run_either() -> None:
+def test_without_a_gpu_its_driver_or_a_reference_nothing_is_run() -> None:
+    for facts in (machine(), with_gpu(None), with_gpu(Driver("580.95.05", None))):
+        assert rung(facts) == NOT_RUN
     assert rung(with_gpu(), module="tinycudann_bindings._120_C") == NOT_RUN

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from splatfix.certify.monitor import HIDDEN, Meter, StartedCommand, Summary, summarize, target_of, watch
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.machine.nvml import GpuUse
 from splatfix.facts.machine.resources import HostUse
 from tests.conftest import Splatfix
@@ -55,7 +55,7 @@ def watched(work: str, folder: Path, **options: Any) -> Summary:
 
 
 def run(recorded: Readings, count: int) -> Meter:
-    meter = Meter(recorded, LiveSystem())
+    meter = Meter(recorded, System())
     for second in range(count):
         meter.take(float(second), ME, HostUse(2 * GIB, 1.5 * second, (ME,)))
     return meter
@@ -184,7 +184,7 @@ def test_other_visible_processes_do_not_count() -> None:
 
 def test_driver_that_stops_answering_is_noted() -> None:
     recorded = Readings(*held(0.0, 1.0))
-    meter = Meter(recorded, LiveSystem())
+    meter = Meter(recorded, System())
     meter.take(0.0, ME, None)
     recorded._moments, recorded.problem = [], "NVML: no answer within 10 s"
     assert meter.take(1.0, ME, None).vram_reserved_gb is None

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.certify import exit_code_of, run_and_report
-from splatfix.app.rehearse import prepared
+from splatfix.app.rehearse import stack_subject
 from splatfix.certify import Certificate, Interrupted, Outcome, RehearseRequest, Verdict
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.core.toml import parse_toml
-from splatfix.facts import gather, read_arguments, with_checkout
+from splatfix.facts import gather
+from splatfix.facts.checkout import read_arguments, with_checkout
 from splatfix.knowledge.breakages import source_patterns
-from splatfix.plan.replacement import replacement_for
+from splatfix.plan.dropins import replacement_for
 from tests.certify.conftest import failed_criteria, put_dropin, reached
 from tests.files import contents
 from tests.plan.machines import refused
@@ -60,10 +62,11 @@ def certified(
     request: RehearseRequest, device: str, scratch: Path, progress: Progress = lambda where, state: None
 ) -> Certificate:
     """What comes of a request on a device."""
-    known = with_checkout(gather(sys.executable), request.checkout, source_patterns())
     folder = scratch / "scratch"
     folder.mkdir()
-    subject = prepared(request, sys.executable, device, known, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("splatfix.app.rehearse.gpu_obstacle", lambda *_: None)
+        subject, known = stack_subject(replace(request, python=sys.executable, device=device), folder)
     return run_and_report(subject, known, progress)[0]
 
 

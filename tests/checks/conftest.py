@@ -49,11 +49,6 @@ def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
     return list(run_checks(make_context(facts, goal(*targets)), select([code])))
 
 
-def statuses(facts: Facts, code: str, *targets: str) -> str:
-    """The statuses of the findings of one check: ``warn``, ``fail skip``; "" for none."""
-    return " ".join(item.status.value for item in of(facts, code, *targets))
-
-
 def installed(**versions: str) -> Fact[tuple[Distribution, ...]]:
     """Distributions by name, beside what builds."""
     have = {"setuptools": "80.9.0", "wheel": "0.45", **versions}

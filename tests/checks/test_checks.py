@@ -5,7 +5,7 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
 
 from splatfix.checks import all_checks, run_checks, select
-from splatfix.checks.registry import FAMILIES, Check
+from splatfix.checks.registry import FAMILIES, Check, Wording
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import Unread
@@ -13,7 +13,7 @@ from splatfix.model import EnvironmentFacts, Fact, Facts, Finding, MachineFacts,
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import Changer, loud, of, with_checkout
+from .conftest import Changer, loud, of
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -50,9 +50,8 @@ def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
     def broken(context: Context, this: Check) -> list[Finding]:
         raise ZeroDivisionError("oops")
 
-    fine, crash = run_checks(
-        make_context(rtx_5080, Goal()), [all_checks()[0], Check("broken", "gpu", "x", broken)]
-    )
+    check = Check("broken", "gpu", Wording("x", "y"), broken)
+    fine, crash = run_checks(make_context(rtx_5080, Goal()), [all_checks()[0], check])
     assert (fine.status, fine.code, fine.family) == (Status.PASS, "nvidia-gpu-missing", "gpu")
     assert (crash.status, crash.code, crash.family) == (Status.CRASH, "broken", "gpu")
     assert "oops" in crash.summary
@@ -148,12 +147,6 @@ def test_without_a_checkout_those_that_read_one_find_nothing(rtx_5080: Facts) ->
 
 
 PIPE = "it is a named pipe, not a file"
-
-
-def test_files_of_a_checkout(rtx_5080: Facts) -> None:
-    unread = (Unread("/home/u/gs/setup.py", PIPE), Unread("/home/u/gs", "it holds more than 10 entries"))
-    first, second = of(with_checkout(rtx_5080, unreadable=unread), "unreadable-source")
-    assert (first.subject, second.subject) == ("setup.py", "/home/u/gs")
 
 
 def test_files_of_the_environment_and_a_folder_full_of_them(rtx_5080: Facts) -> None:

@@ -1,6 +1,4 @@
-"""The environment: wheels for its Python, what a checkout's code needs of it, and images made to run rather than to build."""
-
-import re
+"""The environment: wheels for its Python, and what a checkout's code needs of it."""
 
 import pytest
 from msgspec.structs import replace
@@ -13,8 +11,7 @@ from splatfix.model import Distribution, Fact, Facts, Finding, ImportedModule, S
 from splatfix.plan import Request
 from splatfix.plan.dependencies import plan_dependencies
 
-from .conftest import Changer, TorchWith, loud, of, source, statuses, with_checkout, with_python
-from .test_packages import package, packages
+from .conftest import Changer, of, source, with_checkout, with_python
 
 
 def without_torch(changed: Changer, python: str = "3.11.9", **values: object) -> Facts:
@@ -40,50 +37,11 @@ def test_a_release_with_unknown_pythons_is_kept(changed: Changer, monkeypatch: p
     )
 
 
-BUILDERS = {"cuda-toolkit-missing", "host-compiler-missing", "build-tools-missing"}
-
-
-def bare(changed: Changer, **more: object) -> Facts:
-    """A runtime image: torch, the extensions, and nothing that could build them."""
-    return changed(
-        toolkits=Fact((), "PATH"),
-        compilers=Fact((), "PATH"),
-        tools={},
-        distributions=Fact((), "site-packages"),
-        toolkit_choice=Fact(None, "", "none"),
-        **more,
-    )
-
-
-def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> None:
-    made = bare(changed, packages=packages(package("inria-v1", exports=())))
-    assert not loud(made)
-    assert {statuses(made, code) for code in BUILDERS} == {"skip"}
-    assert set(loud(bare(changed))) >= BUILDERS, "with no extension yet, they are what is missing"
-    lost = package("inria-v1", native_missing=("diff_gaussian_rasterization._C",))
-    assert set(loud(bare(changed, packages=packages(lost)))) >= BUILDERS
-    assert set(loud(with_checkout(made, sources=(source("other"),)))) >= BUILDERS
-    at_first_use = Fact((Distribution("gsplat", "1.5.3", "/env"),), "")
-    environment = replace(made.environment, distributions=at_first_use)
-    codes = set(loud(replace(made, environment=environment)))
-    assert {"cuda-toolkit-missing", "host-compiler-missing"} <= codes
-
-
 HERE = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")
 
 
 def lines(finding: Finding) -> list[str]:
     return [" ".join(command.argv) for command in commands(finding.remedy)]
-
-
-def test_torchvision_comes_for_the_torch_that_is_to_be(changed: Changer, torch_with: TorchWith) -> None:
-    cpu = torch_with(version="2.9.1+cpu", cuda=None, code=())
-    facts = with_checkout(
-        changed(modules=HERE, torch=cpu), needs=(ImportedModule("torchvision", "train.py", 1),)
-    )
-    (finding,) = of(facts, "imports-missing", "sm_120")
-    (line,) = lines(finding)
-    assert "+cpu" not in line and re.search(r"torch==2\.9\.1\+cu\d+ --extra-index-url \S+/cu\d+$", line), line
 
 
 def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -> None:

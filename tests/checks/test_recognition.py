@@ -78,10 +78,13 @@ FILTER = ExtensionCall(
         ("inria-v1", {**V1_CALL, "remote": HUB + "me/gaussian-splatting"}, "inria-v1", True, "cloned from me/"),
         # some files and what the rasterizer's address and call say
         ("", {**V1_CALL, "submodules": modules(*row("inria-v1").addresses)}, "inria-v1", True, "lacks train.py"),
+        # another module beside the stack's own, and in its place
+        ("inria-v1", {"calls": (call(), call("diff-gauss", function="f"))}, "inria-v1", True, "diff_gauss besides"),
+        ("inria-v1", {"calls": (call("diff-gauss"),)}, "inria-v1", False, "diff_gauss"),
         # the repository itself, at a commit with another call
         ("inria-v1", {**SCORES, "remote": HUB + "graphdeco-inria/gaussian-splatting"}, "inria-v1", False, "scores"),
     ],
-    ids=["call", "method", "submodule", "readme", "back-to-the-base", "fork", "few-files", "newer"],
+    ids=["call", "method", "submodule", "readme", "back-to-the-base", "fork", "few-files", "beside", "module", "newer"],
 )  # fmt: skip
 def test_what_was_made_from_a_stack(
     keys: str, values: dict[str, Any], key: str, fits: bool, against: str
@@ -126,20 +129,6 @@ def test_the_call_tells_two_releases_apart() -> None:
     newer = {"calls": (fast, call("inria-2024-dr_aa")), "extension_calls": (adam,), "guarded": (hidden,)}
     assert recognised(checkout("inria-2024", "inria-v1", **remote, **newer)).stack.key == "inria-2024"
     assert recognised(checkout("inria-v1", **remote, **V1_CALL)).stack.key == "inria-v1"
-
-
-def test_a_second_rasterizer_beside_the_stacks_own() -> None:
-    taken_for = recognised(checkout("inria-v1", calls=(call(), call("diff-gauss", function="render_depth"))))
-    assert (taken_for.own, taken_for.call_fits, taken_for.against) == (
-        False,
-        True,
-        ("it calls diff_gauss besides",),
-    )
-
-
-def test_another_module_is_another_stack() -> None:
-    taken_for = recognised(checkout("inria-v1", calls=(call("diff-gauss"),)))
-    assert not taken_for.own and taken_for.call_fits is False and "diff_gauss" in taken_for.against[0]
 
 
 @pytest.mark.parametrize(("address", "name"), data(__file__)["addresses"])

@@ -14,7 +14,7 @@ from splatfix.containers.building import Building
 from splatfix.core.runner import Runner
 from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts.system.parallel import each, within
-from splatfix.install.parallel import Piece, parallel
+from splatfix.install.parallel import parallel
 from splatfix.report.console import page
 from splatfix.report.progress import install_progress, training
 
@@ -38,13 +38,13 @@ def test_probes() -> None:
 def test_builds_one_after_another() -> None:
     told: list[str] = []
 
-    def piece(name: str) -> Piece[str]:
-        return Piece(1, lambda stop: name, lambda: told.append(f"{name} begins"), told.append)
+    def begin(name: str) -> None:
+        told.append(f"{name} begins")
 
-    parallel([piece("a"), piece("b")], 2)
+    parallel("ab", 2, lambda _: 1, begin, lambda name, stop: name, lambda _, name: told.append(name))
     assert sorted(told) == ["a", "a begins", "b", "b begins"]
     with pytest.raises(ZeroDivisionError):
-        parallel([Piece(1, lambda stop: 1 // 0, lambda: None, lambda n: None)], 2)
+        parallel("a", 2, lambda _: 1, begin, lambda name, stop: 1 // 0, lambda *_: None)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal keeps the time")

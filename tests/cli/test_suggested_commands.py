@@ -10,7 +10,7 @@ import pytest
 import typer
 from msgspec.structs import replace
 
-from splatfix.app.answers import Answers
+from splatfix.app.explain import Answers
 from splatfix.checks import run_checks
 from splatfix.cli import app
 from splatfix.context import make_context

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from splatfix.app.diagnose import DiagnoseRequest, diagnose, next_steps, why_step
-from splatfix.app.options import checkout_of
+from splatfix.app.install import checkout_of
 from splatfix.cli import app
 from splatfix.context import make_context
 from splatfix.core.codec import to_json

@@ -233,16 +233,10 @@ def test_a_strange_certificate_from_inside(content: str, tmp_path: Path) -> None
     assert error.code in ("container-report-damaged", "container-no-report")
 
 
-start_times = pytest.mark.skipif(
-    not Path("/proc/self/stat").exists(), reason="start times are read from /proc"
-)
-
-
 def label(**changes: object) -> str:
     return urlencode({**dict(parse_qsl(owner_label()[OWNER_LABEL])), **changes})
 
 
-@start_times
 def test_a_process_that_is_gone_is_dead() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
@@ -250,7 +244,6 @@ def test_a_process_that_is_gone_is_dead() -> None:
     assert is_dead(label(boot="1")), "the machine was started anew"
 
 
-@start_times
 @pytest.mark.parametrize(
     "text",
     [

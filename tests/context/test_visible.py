@@ -8,15 +8,14 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from splatfix.app.named_targets import archs, archs_or_auto
-from splatfix.checks import run_checks
+from splatfix.app.result import archs, archs_or_auto
 from splatfix.context import Goal, make_context
 from splatfix.context.gpus import Gpus
 from splatfix.context.visible import read_value
 from splatfix.knowledge import Arch
-from splatfix.model import CudaDevice, Driver, Fact, Facts, Gpu
+from splatfix.model import Driver, Fact, Facts, Gpu
 from tests.archs import goal
-from tests.checks.conftest import Changer, loud, with_facts
+from tests.checks.conftest import Changer, with_facts
 from tests.plan.machines import OLD_DRIVER, RTX_4090, RTX_5080, find_options, machine, refused
 from tests.tables import data
 
@@ -62,48 +61,12 @@ def test_what_cuda_drops_is_told(value: str, places: tuple[int, ...] | None, los
     assert bool(lost) == bool(reading.lost)
 
 
-@pytest.mark.parametrize(
-    ("value", "unfiltered", "blamed"),
-    [
-        ("0", Fact(), False),
-        ("0", Fact(None, "", "cuInit gives error 100 without CUDA_VISIBLE_DEVICES too"), False),
-        ("MIG-1", Fact(None, "", "cuInit gives error 100 without CUDA_VISIBLE_DEVICES too"), False),
-        ("0", Fact((CudaDevice("card 1"),), "libcuda.so.1"), True),
-        ("-1", Fact(None, "", "cuInit gives error 100 without CUDA_VISIBLE_DEVICES too"), True),
-        ("-1", Fact(), True),
-    ],
-)
-def test_the_variable_is_blamed_where_shown(
-    changed: Changer, value: str, unfiltered: Fact[tuple[CudaDevice, ...]], blamed: bool
-) -> None:
-    refused = Fact(Driver("575.57.08", "12.9", cuda_error=100), "libcuda")
-    machine = {"gpus": Fact(CARDS, "NVML"), "variables": {"CUDA_VISIBLE_DEVICES": value}}
-    facts = changed(**machine, driver=refused, cuda=Fact(None, "", "100"), cuda_unfiltered=unfiltered)
-    found = loud(facts)
-    assert ("no-gpu-visible" in found) is blamed
-    assert ("cuda-does-not-start" in found) is (not blamed or bool(unfiltered.error))
-
-
 def test_no_gpu_is_visible_where_cuda_found_none(changed: Changer) -> None:
     """A MIG instance may be one that we cannot know of, until CUDA says that there is none."""
     machine = {"gpus": Fact(CARDS, "NVML"), "variables": {"CUDA_VISIBLE_DEVICES": "MIG-1"}}
     assert Gpus(changed(**machine)).visible_gpus == CARDS
     refused = Fact(Driver("575.57.08", "12.9", cuda_error=100), "libcuda")
     assert Gpus(changed(**machine, driver=refused)).visible_gpus == ()
-
-
-def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
-    """A GTX 1080 that only drives the screen: the training never sees it."""
-    cards = (Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1"), Gpu(1, "NVIDIA GeForce RTX 5080", cc="12.0"))
-
-    def showing(number: str) -> Facts:
-        variables = {"CUDA_VISIBLE_DEVICES": number, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-        return changed(gpus=Fact(cards, "NVML"), variables=variables if number else {})
-
-    assert {"torch-arch-unsupported", "no-kernel-image"} <= set(loud(showing("")))
-    assert not loud(showing("1")) and "torch-arch-unsupported" in loud(showing("0"))
-    (finding,) = [item for item in run_checks(make_context(showing("1"))) if item.code == "no-gpu-visible"]
-    assert finding.summary == "1 of 2 GPUs visible; GPU 0 is hidden and not checked."
 
 
 def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:

@@ -10,21 +10,11 @@ from unittest.mock import Mock
 import pytest
 
 from splatfix.core.lock import Lock, Locked
+from tests.tables import data
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has its locks on every file system")
 
-# takes the lock where flock fails, says so, and waits to be killed
-HOLDS = """
-import fcntl, sys, time
-from pathlib import Path
-def refuse(*_):
-    raise OSError(int(sys.argv[2]), "refused")
-fcntl.flock = refuse
-from splatfix.core.lock import Lock
-lock = Lock(Path(sys.argv[1]))
-print("held", flush=True)
-time.sleep(60)
-"""
+HOLDS: str = data(__file__)["texts"]["holds"]
 
 
 @pytest.fixture(params=["ENOLCK", "EOPNOTSUPP", "EPERM"])

@@ -18,6 +18,8 @@ from tests.conftest import ROOT
 from tests.tables import data
 
 RUNNER = Runner()
+_TEXTS: dict[str, str] = data(__file__)["texts"]
+ABOUT_TO_END, WITH_CHILD, KILLED = (_TEXTS[name] for name in ("about-to-end", "with-child", "killed"))
 
 
 def python(code: str) -> list[str]:
@@ -36,18 +38,6 @@ def test_a_program_that_is_not_there_and_a_signal_are_told_not_raised() -> None:
     done = RUNNER.run(["no-such-program-here"], timeout=5)
     assert done.returncode is None and "could not start no-such-program-here" in done.why()
     assert RUNNER.run(python("import os; os.abort()"), timeout=20).why() == "ended by SIGABRT"
-
-
-# writes its number and that of its child, which may be in another process group, as ninja starts compilers; neither ends
-WITH_CHILD = """
-import os, subprocess, sys, time
-told, *group = sys.argv[1:]
-child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp if group else None)
-with open(told + ".new", "w") as file:
-    file.write(f"{os.getpid()} {child.pid}")
-os.rename(told + ".new", told)
-time.sleep(600)
-"""
 
 
 def assert_gone(pids: str) -> None:
@@ -155,9 +145,6 @@ def test_a_child_writes_no_bytecode_unless_it_is_told_to(tmp_path: Path) -> None
     assert (tmp_path / "__pycache__").exists()
 
 
-ABOUT_TO_END: str = data(__file__)["texts"]["about-to-end"]
-
-
 @pytest.mark.skipif(os.name != "posix", reason="signals and sessions as POSIX has them")
 @pytest.mark.parametrize(
     ("in_thread", "signal_at_all", "signal_while_starting"),
@@ -204,13 +191,6 @@ def test_a_child_of_python_does_not_stay_at_a_prompt(monkeypatch: pytest.MonkeyP
         python("import os; print(sorted({'PYTHONINSPECT', 'PYTHONSTARTUP'} & {*os.environ}))"), timeout=20
     )
     assert done.stdout == "[]\n"
-
-
-KILLED = """
-import sys
-from splatfix.core.runner import Runner
-Runner().run([sys.executable, "-c", *sys.argv[1:]], timeout=600)
-"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="descendants are found in /proc")

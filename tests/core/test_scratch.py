@@ -12,19 +12,11 @@ import pytest
 from splatfix.core import scratch
 from splatfix.core.scratch import PREFIX, ScratchFolder, sweep, temporary_folder
 from tests.conftest import ROOT
+from tests.tables import data
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX only")
 
-# makes a folder, says where, and waits to be killed
-KILLED = """
-import sys, time
-from pathlib import Path
-from splatfix.core.scratch import temporary_folder
-with temporary_folder(base=Path(sys.argv[1])) as made:
-    (made / "half.o").write_text("half")
-    print(made, flush=True)
-    time.sleep(60)
-"""
+KILLED: str = data(__file__)["texts"]["killed"]
 
 
 def test_a_folder_ends_with_its_block(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from splatfix.app.diagnose import DiagnoseRequest, diagnose
 from splatfix.app.result import Result
 from splatfix.core.codec import to_json
 from splatfix.facts import collect, load
-from splatfix.facts.system.live import LiveSystem
+from splatfix.facts.system.live import System
 from splatfix.report.console import out
 from tests.driver.environments import with_healthy_environment
 from tests.tables import data
@@ -25,7 +25,7 @@ from tests.tables import data
 MOVED = data(__file__)["moved"]
 
 
-class Moved(LiveSystem):
+class Moved(System):
     """The machine, with the files of a driver and of a container below another folder."""
 
     def _at(self, path: str) -> str:
@@ -70,7 +70,7 @@ def shown(result: Result) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with mock.patch.object(collect, "LiveSystem", Moved):
+    with mock.patch.object(collect, "System", Moved):
         for line in sys.stdin:
             said = answer(json.loads(line))
             sys.stdout.write(json.dumps(said) + "\n")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from splatfix.core.codec import from_json
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 
 MachineOf = Callable[..., PlaybackSystem]
@@ -30,12 +31,16 @@ def machine_of() -> MachineOf:
             }
             for argv, said in (commands or {}).items()
         ]
-        about = {"source": "", "system": system, "machine": "x86_64", "python": "py", "own_python": "py"}
-        given = {"nvml": nvml} if nvml is not None else {}
-        return PlaybackSystem(
-            RawMachine(
-                about, env=dict(env or {}), paths=paths, commands=answers, files=dict(files or {}), **given
-            )
-        )
+        about = {"system": system, "machine": "x86_64", "python": "py", "own_python": "py"}
+        document = {
+            "machine": about,
+            "env": env or {},
+            "paths": paths,
+            "commands": answers,
+            "files": files or {},
+        }
+        if nvml is not None:
+            document["nvml"] = nvml
+        return PlaybackSystem(from_json(RawMachine, document))
 
     return make

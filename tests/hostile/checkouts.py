@@ -29,18 +29,13 @@ setup(name=packages, version=version, packages=packages, install_requires=packag
 PYTHON = spelled_table(_DATA["python"])
 UNFOLDING = {name: text + _USES for name, text in spelled_table(_DATA["unfolding"]).items()}
 CFG = spelled_table(_DATA["setup.cfg"])
-_TABLES = ("project", "build-system", "tool", "tool.setuptools")
-_KEYS = {
-    "project": (*("name", "version", "dependencies", "requires-python", "dynamic"), "optional-dependencies"),
-    "build-system": ("requires", "build-backend", "backend-path"),
-}
 
 
 def _other_types() -> Iterator[tuple[str, str]]:
     """pyproject.toml files in which a table or a key has another type than it should."""
     for kind, value in _DATA["values"].items():
-        yield from ((f"{table}-{kind}", f"{table} = {value}\n") for table in _TABLES)
-        for table, keys in _KEYS.items():
+        yield from ((f"{table}-{kind}", f"{table} = {value}\n") for table in _DATA["tables"])
+        for table, keys in _DATA["keys"].items():
             yield from ((f"{table}.{key}-{kind}", f"[{table}]\n{key} = {value}\n") for key in keys)
 
 

@@ -13,7 +13,7 @@ from smoke_trainer.data import colmap
 from smoke_trainer.errors import SceneError
 from splatfix.core.errors import SplatfixError
 from splatfix.explain import explain_build
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
 from splatfix.knowledge.breakages import source_patterns
@@ -120,7 +120,7 @@ def _wheel(data: bytes, folder: Path) -> None:
         wheel = open_wheel(path)
         inside = all(place in one.parents and ".." not in one.parts for one in wheel.destinations(target))
         assert wheel.modules is not None and inside, "a member leaves the environment"
-        add_manifest(path, {"kind": "built"})
+        add_manifest(path, "built", {})
     except SplatfixError as error:
         assert error.code in ("not-a-wheel", "cannot-write"), error.code
 

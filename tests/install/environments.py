@@ -11,6 +11,7 @@ import tempfile
 import venv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from msgspec.structs import fields
@@ -23,8 +24,10 @@ from splatfix.model import MachineFacts
 from tests.archs import request_for
 from tests.files import put
 from tests.plan.machines import make_plan
+from tests.tables import data
 
 HERE = Path(sysconfig.get_paths()["purelib"])
+_EXTENSION: dict[str, str] = data(__file__)["extension"]
 TOOLS = ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources", "packaging")
 
 
@@ -159,20 +162,16 @@ def write_extension(
     ``extra`` is C code at file scope: a syntax error, or a fat binary in its own section; ``module`` and ``before`` are
     Python code at the top of its package and of its setup.py; ``said`` are more arguments of ``setup``.
     """
-    put(folder, {f"{name}/__init__.py": f"{module}\nfrom {name}._C import answer\n"})
-    (folder / "setup.py").write_text(
-        f"from setuptools import Extension, setup\n{before}\n"
-        f'setup({said}name="{name}", version="{version}", packages=["{name}"],\n'
-        f'      ext_modules=[Extension("{name}._C", sources=["probe.c"], extra_compile_args=["-O0"])])\n'
-    )
-    (folder / "probe.c").write_text(
-        "#include <Python.h>\n"
-        f"{extra}\n"
-        f"static PyObject *answer(PyObject *self, PyObject *none) {{ return PyLong_FromLong({answer}); }}\n"
-        'static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, ""}, {0, 0, 0, 0}};\n'
-        'static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", 0, -1, methods};\n'
-        "PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }\n"
-    )
+    given = {
+        "name": name,
+        "version": version,
+        "module": module,
+        "before": before,
+        "said": said,
+        "extra": extra,
+    }
+    for path, text in _EXTENSION.items():
+        put(folder, {Template(path).substitute(given): Template(text).substitute(given, answer=answer)})
     return folder
 
 
@@ -222,13 +221,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_text(json.dumps(document))
 
 
-LEAVES = """
-import pathlib, sysconfig
-left = pathlib.Path(sysconfig.get_paths()["purelib"], "left")
-left.mkdir(exist_ok=True)
-(left / "x.py").write_text("x = 1")
-left.chmod(0o500)
-"""
+LEAVES: str = data(__file__)["texts"]["leaves"]
 """At the top of a setup.py, as LiDAR-RT's does: a folder in site-packages, whatever becomes of the build."""
 
 PYTHON_TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"

@@ -31,7 +31,7 @@ from splatfix.install.wheels import MANIFEST, write_wheel
 from splatfix.model.steps import BuildWheel, InstallStep
 from tests.archs import archs, request_for
 from tests.files import put
-from tests.plan.machines import make_plan, refused
+from tests.plan.machines import machine, make_plan, refused
 
 from .environments import LEAVES, Files, Interposed, Run, install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
@@ -195,11 +195,11 @@ def test_the_compiler_script_passes_all_arguments(tmp_path: Path, monkeypatch: p
 
 
 def test_the_wheel_is_the_same_with_and_without() -> None:
-    plain = identity_of(ACTION, {"torch": "2.11"})
-    assert identity_of(with_cache("ccache", "/usr/bin/g++"), {"torch": "2.11"}) == plain
+    plain = identity_of(ACTION, machine())
+    assert identity_of(with_cache("ccache", "/usr/bin/g++"), machine()) == plain
     fewer = replace(ACTION, variables={**ACTION.variables, "MAX_JOBS": "1"})
-    assert identity_of(fewer, {"torch": "2.11"}) == plain
-    assert identity_of(with_cache("ccache", "/usr/bin/g++-13"), {"torch": "2.11"}) != plain
+    assert identity_of(fewer, machine()) == plain
+    assert identity_of(with_cache("ccache", "/usr/bin/g++-13"), machine()) != plain
 
 
 # As torch has it: BuildExtension calls the module's own function by its global name.

@@ -1,15 +1,14 @@
 """What the code imports, installed with it by pip from wheels of our own, in the same journal, and taken back with it."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import Completed
 from splatfix.facts import gather
 from splatfix.install import InstallOutcome, Journal, revert
 from splatfix.install.dependencies import Fetcher
+from splatfix.install.downloads import Pip
 from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import write_wheel
@@ -19,8 +18,9 @@ from splatfix.model.steps import InstallDependencies
 from tests.archs import request_for
 from tests.files import put
 from tests.plan.machines import make_plan, refused
+from tests.tables import data
 
-from .environments import Interposed, Run, install, pip, run_in, snapshot, write_extension
+from .environments import install, pip, run_in, snapshot, write_extension
 
 
 def offer(folder: Path, name: str, version: str = "1.0", needs: str = "", text: str = "x = 1\n") -> None:
@@ -72,15 +72,7 @@ def test_it_is_installed_with_it_and_reverted_with_it(
     assert snapshot(environment) == before
 
 
-# pins, the versions that are installed, and what is told of it
-PINNED = (
-    ("same==1.0", {"1.0"}, ""),
-    ("below < 1.8", {"1.7"}, ""),
-    # numpy==1.23.5 has no wheel for Python 3.12, and the code uses np.NaN
-    ("between==1.5", {"1.7"}, "between==1.5, which its files ask for"),
-    ("above==3.0", {"2.0"}, "any version"),
-    ("beside==1.0\ntorchvision==0.1\nno version here ==,", {"1.0"}, ""),
-)
+PINNED = [(row["pin"], set(row["versions"]), row["told"]) for row in data(__file__)["pinned"]]
 
 
 @pytest.mark.parametrize("imported", ["", "plyfile"])
@@ -115,17 +107,6 @@ def test_what_is_there_and_broken_is_seen_before_the_build(
     assert snapshot(environment) == before and not list(environment.state_folder.rglob("build-*.log"))
 
 
-def test_what_the_scripts_import_comes_too(environment: Environment, tmp_path: Path, offered: Path) -> None:
-    source = write_extension(tmp_path / "source")
-    optional = "try:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
-    put(source, {"train.py": f"import plyfile\n{optional}"})
-    (note,) = (text for text in planned(environment, source).notes if "plyfile" in text)
-    assert "plyfile (--with-dependencies" in note and "wandb" not in note
-    offer(offered, "plyfile")
-    installed(environment, source)
-    assert run_in(environment, "import plyfile; print(plyfile.x)") == "1"
-
-
 def test_nothing_that_is_installed_changes(environment: Environment, needing: Path, offered: Path) -> None:
     offer(offered, "dacite")
     installed(environment, needing)
@@ -142,10 +123,15 @@ def test_what_only_scripts_import_stops_nothing(
 ) -> None:
     """mmcv has no wheel for a new Python, and its sdist needs an old setuptools: SpacetimeGaussians' scripts import it.
     cv2 wants a libGL that a server lacks. The extension needs neither."""
-    (needing / "train.py").write_text("import plyfile, mmcv, lpips\n")
+    optional = "try:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
+    scripts = {"train.py": f"import plyfile, mmcv, lpips\n{optional}"}
+    put(needing, scripts)
     for name in ("dacite", "plyfile"):
         offer(offered, name)
     offer(offered, "lpips", text="raise ImportError('libGL.so.1')\n")
+    plain = put(write_extension(needing.parent / "plain"), scripts)
+    (note,) = (text for text in planned(environment, plain).notes if "plyfile" in text)
+    assert "(--with-dependencies" in note and "wandb" not in note
     outcome = installed(environment, needing)
     assert run_in(environment, "import tiny_probe, plyfile; print(plyfile.x)") == "1"
     left_out, broken = outcome.notes[1:]
@@ -167,19 +153,16 @@ def test_what_is_declared_and_not_imported_stops_nothing(
     assert [note for note in outcome.plan.notes if "asks for lietorch, which has to be built" in note]
 
 
+# torchvision 0.28.0 of PyPI beside a torch for the CPU
+NO_OPERATOR = "raise RuntimeError('no operator dacite::nms')\n"
+
+
 @pytest.mark.parametrize(
-    ("dacite", "c_code", "code", "words", "status"),
+    ("dacite", "c_code", "told"),
     [
-        (None, "", "dependencies-not-found", "dacite", "failed"),
-        # torchvision 0.28.0 of PyPI beside a torch for the CPU
-        (
-            "raise RuntimeError('no operator dacite::nms')\n",
-            "",
-            "import-failed",
-            "dacite::nms",
-            "rolled-back",
-        ),
-        ("x = 1\n", "this is no C\n", "build-failed", "probe.c", "rolled-back"),
+        (None, "", ("dependencies-not-found", "failed", "dacite")),
+        (NO_OPERATOR, "", ("import-failed", "rolled-back", "dacite::nms")),
+        ("x = 1\n", "this is no C\n", ("build-failed", "rolled-back", "probe.c")),
     ],
 )
 def test_what_fails_takes_them_back(
@@ -188,9 +171,7 @@ def test_what_fails_takes_them_back(
     offered: Path,
     dacite: str | None,
     c_code: str,
-    code: str,
-    words: str,
-    status: str,
+    told: tuple[str, str, str],
 ) -> None:
     if dacite:
         offer(offered, "dacite", text=dacite)
@@ -198,9 +179,9 @@ def test_what_fails_takes_them_back(
         (needing / "probe.c").write_text(c_code)
     before = snapshot(environment)
     error = refused(installed, environment, needing)
-    assert error.code == code and words in error.what
+    status = Journal(environment.state_folder).entries()[-1].status.value
+    assert (error.code, status) == told[:2] and told[2] in error.what
     assert snapshot(environment) == before
-    assert Journal(environment.state_folder).entries()[-1].status == status
 
 
 @pytest.mark.parametrize(("torch", "brought"), [("2.13.0+cpu", False), ("2.13.0", True)])
@@ -213,29 +194,19 @@ def test_the_torchvision_of_another_torch_is_left_out(
     both = ("torchvision", "plyfile")
     step = InstallDependencies(requirements=both, optional=both)
     installed = [Distribution("torch", torch, "")]
-    log, doing = tmp_path / "pip.log", list[str]().append
-    paths, left_out = Fetcher(step, installed, environment, tmp_path / "to", log, doing).fetch()
+    pip = Pip.of(environment, tmp_path / "pip.log")
+    fetcher = Fetcher(step, installed, pip, tmp_path / "to", list[str]().append)
+    paths = fetcher.fetch()
     assert {wheel.name.split("-")[0] for wheel in paths} == {
         "plyfile",
         *(["torchvision"] if brought else []),
     }
-    assert ["for a CUDA torch" in text for text in left_out] == ([] if brought else [True])
+    assert ["for a CUDA torch" in text for text in fetcher.told] == ([] if brought else [True])
 
 
-def test_an_old_pip_is_told_to_be_upgraded(environment: Environment, needing: Path, offered: Path) -> None:
-    def old(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
-        if "--report" in argv:
-            return Completed(tuple(argv), 2, "", "no such option: --dry-run\n", 0.0)
-        return run()
-
-    error = refused(install, environment, needing, runner=Interposed(old), with_dependencies=True)
-    assert [step.command.argv[-2:] for step in error.todo if step.command] == [("--upgrade", "pip")]
-
-
-def importing(source: Path, module: str) -> Path:
+def importing(source: Path, module: str, instead_of: str = "dacite") -> None:
     package = source / "tiny_probe" / "__init__.py"
-    package.write_text(package.read_text().replace("import dacite", f"import {module}"))
-    return source
+    package.write_text(package.read_text().replace(f"import {instead_of}", f"import {module}"))
 
 
 def test_a_compiled_import_has_to_be_built_first(
@@ -254,12 +225,8 @@ def test_a_compiled_import_has_to_be_built_first(
     step = refused(make_plan, request, gather(environment.python)).todo[-1]
     assert step.command, "the others of a checkout are named"
     assert step.command.argv[:4] == ("splatfix", "install", str(other), "--with-dependencies")
-
-
-def test_sources_that_are_installed_together_bring_each_other(
-    environment: Environment, needing: Path, tmp_path: Path
-) -> None:
-    other = write_extension(tmp_path / "other", name="dacite")
+    # those that are installed together bring each other
+    importing(needing, "other_probe", instead_of="torch_scatter")
     assert make_plan(request_for((str(other), str(needing))), gather(environment.python)).steps
 
 

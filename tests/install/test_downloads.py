@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, Runner
 from splatfix.install import fetch_source
-from splatfix.install.downloads import _NEEDED, Pip, provide_toolkit
+from splatfix.install.downloads import _PROBE, Pip, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from tests.files import put
@@ -35,19 +35,24 @@ NVVM = hashlib.sha256(b"nvvm").hexdigest()
 class FakePip(Runner):
     """Leaves the wheels' files where pip was told to; ``without`` is what they lack, ``nvcc`` is how its probe ends."""
 
-    def __init__(self, *, fails: bool = False, without: str = "", nvcc: int = 0) -> None:
+    def __init__(
+        self, *, fails: bool = False, without: str = "", nvcc: int = 0, interrupted: bool = False
+    ) -> None:
         self.fails, self.without, self.nvcc, self.calls = fails, without, nvcc, 0
+        self.interrupted = interrupted
         self.lock: list[str] = []
 
     def run(self, argv: Sequence[Any], **options: Any) -> Completed:
         self.calls += 1
+        if self.interrupted:
+            raise KeyboardInterrupt
         if "download" in argv:
             put(Path(argv[argv.index("--dest") + 1]), WHEELS)
         elif "--target" in argv:
             assert {"--require-hashes", "--no-index", "--no-deps"} <= set(argv)
             self.lock = Path(argv[argv.index("--requirement") + 1]).read_text().splitlines()
             root = Path(argv[argv.index("--target") + 1]) / "nvidia" / "cu13"
-            for name in (*_NEEDED, "lib/libcudart.so.13"):
+            for name in (*_PROBE["needed"], "lib/libcudart.so.13"):
                 if name not in (self.without, "lib/libcudart.so"):  # the wheel has the versioned name only
                     put(root, {name: ""})
         else:
@@ -120,16 +125,8 @@ def test_nothing_stays_of_one_that_failed(step: ProvideToolkit, runner: FakePip,
     error = refused(provide, step, runner)
     assert error.code == "toolkit-not-provided" and words in error.what
     assert list(Path(step.folder).parent.iterdir()) == []
-
-
-def test_an_interrupted_download_leaves_nothing(step: ProvideToolkit) -> None:
-    class Stopped(FakePip):
-        def run(self, argv: Sequence[Any], **options: Any) -> Completed:
-            super().run(argv, **options)
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        provide(step, Stopped())
+        provide(step, FakePip(interrupted=True))
     assert list(Path(step.folder).parent.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from splatfix.core.step import commands
-from splatfix.facts import read_package_source
+from splatfix.facts.checkout import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, face_of, refusal

@@ -34,8 +34,10 @@ from .environments import Files, snapshot
 from .test_legacy import MAKERS
 
 NAMES = ("alpha", "beta")
+LONGEST = f"{{}}/{'n' * 250}.json"
+"""The longest name that a file can have: nothing that stands for it for a moment can be called after the whole of it."""
 VERSIONS = {
-    "1": {"{}/__init__.py": b"x = 1\n", "{}/inner/mod.py": b"y = 1\n"},
+    "1": {"{}/__init__.py": b"x = 1\n", "{}/inner/mod.py": b"y = 1\n", LONGEST: b"{}"},
     "2": {"{}/__init__.py": b"x = 2\n", "{}/added.py": b"", "{}-2.data/scripts/{}-tool": b"#!python\n"},
     "3": {"{}.py": b"x = 3\n"},
 }
@@ -208,7 +210,9 @@ class History(RuleBasedStateMachine):
         self.pip.at = 0
 
     @rule(
-        name=st.sampled_from(NAMES), path=st.sampled_from(["{}/__init__.py", "{}.py"]), number=st.integers(0)
+        name=st.sampled_from(NAMES),
+        path=st.sampled_from(["{}/__init__.py", "{}.py", LONGEST]),
+        number=st.integers(0),
     )
     def edit(self, name: str, path: str, number: int) -> None:
         file = self.target.purelib / path.format(name)

@@ -19,6 +19,7 @@ from tests.archs import request_for
 from tests.conftest import Splatfix
 from tests.files import contents
 from tests.plan.machines import make_plan, refused
+from tests.tables import data
 
 from .environments import (
     Interposed,
@@ -112,15 +113,18 @@ def test_work_done_since_is_not_thrown_away(environment: Environment, tmp_path: 
         assert (source / "probe.c").is_symlink() is bool(link) and snapshot(environment) == held
 
 
-def test_a_read_only_checkout_is_refused_before_the_build(
+def test_a_checkout_that_cannot_be_edited_is_refused_before_the_build(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = source_with_work(tmp_path / "source")
     real = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != source and real(path, mode))
-    error = refused(edited_in_place, environment, source)
-    assert error.code == "cannot-write-source" and "probe.c" in error.what
-    assert not environment.state_folder.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: Path(path) != source and real(path, mode))
+        error = refused(edited_in_place, environment, source)
+    (source / "probe.c").rename(tmp_path / "probe.c")
+    (source / "probe.c").symlink_to(tmp_path / "probe.c")
+    assert {error.code, refused(edited_in_place, environment, source).code} == {"cannot-write-source"}
+    assert "probe.c" in error.what and not environment.state_folder.exists()
 
 
 @pytest.mark.parametrize(("rule", "moved"), [("cstdint", True), ("type-is-cuda", False)])
@@ -136,16 +140,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
     assert ("edits (cstdint)" in error.meaning) is moved, error.meaning
 
 
-LOAD = b'import torch\n\n\ndef load(load_path):\n    return torch.load(load_path, map_location="cpu")\n'
-WORKS = """
-import numpy, torch, sys
-from nerfstudio.utils.eval_utils import load
-torch.save({"lr": numpy.float64(1.0)}, sys.prefix + "/x.pt")
-try:
-    print(load(sys.prefix + "/x.pt"))
-except Exception as error:
-    print(type(error).__name__)
-"""
+TEXTS: dict[str, str] = data(__file__)["texts"]
 
 
 def test_an_installed_nerfstudio_is_edited_where_it_lies_and_taken_back(
@@ -155,11 +150,11 @@ def test_an_installed_nerfstudio_is_edited_where_it_lies_and_taken_back(
     target = make_environment(tmp_path / "env", torch=True)
     record = breakage("nerfstudio-torch-load").installed
     assert record is not None
-    files = dict.fromkeys(record.files, LOAD) | {"nerfstudio/__init__.py": b""}
+    files = dict.fromkeys(record.files, TEXTS["load"].encode()) | {"nerfstudio/__init__.py": b""}
     wheel = write_wheel(tmp_path, "nerfstudio", "1.1.5", files, "a stand-in")
     assert pip(target, "install", "--no-index", "--no-deps", "--no-compile", str(wheel)).ok
     before = snapshot(target)
-    assert run_in(target, WORKS) == "UnpicklingError"
+    assert run_in(target, TEXTS["works"]) == "UnpicklingError"
     (target.prefix / "x.pt").unlink()
     python = ("--python", target.python)
     diagnose = ("diagnose", "--only", "installed-package-breaks", *python)
@@ -167,7 +162,7 @@ def test_an_installed_nerfstudio_is_edited_where_it_lies_and_taken_back(
     assert done.returncode == 0 and "splatfix install nerfstudio --in-place" in done.stdout
     done = splatfix("install", "nerfstudio", "--in-place", *python)
     assert done.returncode == 0 and "Edited the installed nerfstudio" in done.stdout
-    assert "1.0" in run_in(target, WORKS)
+    assert "1.0" in run_in(target, TEXTS["works"])
     (target.prefix / "x.pt").unlink()
     done = splatfix(*diagnose)
     assert done.returncode == 0 and "1 check passed" in done.stdout

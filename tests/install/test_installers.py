@@ -12,9 +12,9 @@ import pytest
 from splatfix.core.lock import Lock, Locked
 from splatfix.facts import gather
 from splatfix.facts.environment import probe
-from splatfix.facts.system.live import LiveSystem
+from splatfix.facts.system.live import System
 from splatfix.install import revert
-from splatfix.install.backup import JournalPaths, make_backup, note_written, read_backup, restore
+from splatfix.install.backup import Places, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import _LOCKED, Environment, open_environment, pip_install
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import open_wheel, write_wheel
@@ -48,7 +48,7 @@ def bare(kind: str, tmp_path: Path) -> Environment:
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
 def test_built_installed_and_reverted(bare: Environment, kind: str, tmp_path: Path) -> None:
     before = snapshot(bare)
-    found = probe.probe(LiveSystem(), bare.python).installer.value
+    found = probe.probe(System(), bare.python).installer.value
     assert found == bare.installer and found is not None and (found.kind, bool(found.program)) == (kind, True)
     outcome = install(bare, write_extension(tmp_path / "source"), afresh=True)
     assert run_in(bare, "import tiny_probe; print(tiny_probe.answer())") == "42"
@@ -70,12 +70,12 @@ def test_a_legacy_install_comes_back(
     folder = tmp_path / "backup"
     backup = make_backup(bare, open_wheel(path), folder)
     pip_install(bare, tmp_path / "pip.log", path)
-    note_written(backup, folder, JournalPaths.of(bare))
+    note_written(bare, backup)
     if kind == "pip":  # uv leaves eggs, and the programs of them
         assert not (bare.scripts / "old-tool").exists()
         assert [item.version for item in find_installed(bare, name)] == ["1.0"]
     for _ in range(2):
-        restore(bare, read_backup(folder, JournalPaths.of(bare)), folder)
+        restore(bare, read_backup(folder, Places(bare)))
         assert snapshot(bare) == before
 
 
@@ -97,7 +97,7 @@ def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Pa
     backup = make_backup(bare, new, tmp_path / "backup")
     pip_install(bare, tmp_path / "pip.log", new.path)
     assert (bare.purelib / "pkg" / "__init__.py").read_bytes() == b"new = True\n"
-    restore(bare, backup, tmp_path / "backup")
+    restore(bare, backup)
     assert snapshot(bare) == before and len(held) > 2
     assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in cache.iterdir()} == held
 

@@ -65,6 +65,9 @@ DRIVER = data(__file__)["texts"]["driver"]
 @pytest.mark.usefixtures("fresh_wheels")
 def test_resumed_after_a_kill(environment: Environment, tmp_path: Path, document: Document) -> None:
     source = write_extension(tmp_path / "source")
+    resume = ("install", "--resume", "--python", environment.python)
+    fresh = document(*resume)
+    assert fresh["exit_code"] == 2 and "there was none" in str(fresh["error"])
     done = Runner().run(
         [sys.executable, "-c", DRIVER, environment.python],
         timeout=120.0,
@@ -75,7 +78,6 @@ def test_resumed_after_a_kill(environment: Environment, tmp_path: Path, document
     dead = Journal(environment.state_folder).entries()[-1]
     assert dead.status is EntryStatus.RUNNING
 
-    resume = ("install", "--resume", "--python", environment.python)
     outcome = document(*resume)["outcome"]
     assert outcome["recovered"] == [dead.id]
     assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
@@ -107,9 +109,3 @@ def test_the_last_failed_one_is_resumed_whatever_came_after_it(environment: Envi
     assert resumed() == ("/curope",)
     attempt("curope", EntryStatus.DONE)
     assert refused(resumed).code == "nothing-to-resume"
-
-
-def test_nothing_to_resume_in_a_fresh_environment(environment: Environment, document: Document) -> None:
-    resume = ("install", "--resume", "--python", environment.python)
-    fresh = document(*resume)
-    assert fresh["exit_code"] == 2 and "there was none" in str(fresh["error"])

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from splatfix.knowledge.dropins import dropin_of
 from tests.conftest import ONE_IN, Survived
 from tests.tables import data
 
-from .environments import LEAVES, run_in, snapshot, write_extension
+from .environments import LEAVES, Files, run_in, snapshot, write_extension
 from .test_cli import fake_torch
 from .test_legacy import develop
 
@@ -62,7 +63,7 @@ def test_install_killed_everywhere(prepared: Environment, survived: Survived) ->
 def test_revert_killed_everywhere(prepared: Environment, survived: Survived) -> None:
     before = snapshot(prepared)
     assert driven(prepared, 0, "install").ok
-    survived("kill -9 in revert", walk(prepared, "revert", before))
+    survived("kill -9 in revert", walk(prepared, "revert", goal=before))
 
 
 @pytest.mark.slow
@@ -72,38 +73,35 @@ def test_two_builds_killed_everywhere(environment: Environment, tmp_path: Path, 
     sources = [
         write_extension(tmp_path / name, name=f"{name}_probe", before=LEAVES) for name in ("one", "two")
     ]
-    before = snapshot(environment)
-    left = 0
-    for at in range(1, 300, ONE_IN):
-        done = driven(environment, at, "build", *sources, scratch=scratch)
-        settle(environment)
-        left = max(left, len(list(scratch.glob("splatfix-*"))))
-        if done.ok:
-            break
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        if snapshot(environment) != before:
-            assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.DONE
-            assert driven(environment, 0, "revert").ok
-            assert snapshot(environment) == before
-    assert done.ok and at > 30, "the kills did not come"
-    survived("kill -9 in a build", at // ONE_IN)
-    answers = run_in(
-        environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
+    left: list[Path] = []
+    kills = walk(
+        environment, "build", *sources, scratch=scratch, look=lambda: left.extend(scratch.glob("splatfix-*"))
     )
-    assert answers == "42 42"
+    assert kills > 30 // ONE_IN, "the kills did not come"
+    survived("kill -9 in a build", kills)
+    code = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
+    assert run_in(environment, code) == "42 42"
     # killed in the middle of a build they leave scratch folders; later runs have removed them
-    assert left > 0
+    assert left
     assert driven(environment, 0, "build", *sources, scratch=scratch).ok
     assert list(scratch.glob("splatfix-*")) == []
 
 
-def walk(target: Environment, what: str, goal: dict[str, tuple[int, str]] | None = None) -> int:
+def walk(
+    target: Environment,
+    what: str,
+    *sources: Path,
+    scratch: Path | None = None,
+    goal: Files | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> int:
     """Kill at the first moment, the second, and so on, until a run gets through; how many kills that were."""
     before = snapshot(target)
-    finished = EntryStatus.DONE if what == "install" else EntryStatus.REVERTED
-    for at in range(1, 200, ONE_IN):
-        done = driven(target, at, what)
+    finished = EntryStatus.REVERTED if what == "revert" else EntryStatus.DONE
+    for at in range(1, 300, ONE_IN):
+        done = driven(target, at, what, *sources, scratch=scratch)
         settle(target)
+        look()
         now = snapshot(target)
         if done.ok:
             assert at > 15, "the kills did not come"
@@ -115,8 +113,10 @@ def walk(target: Environment, what: str, goal: dict[str, tuple[int, str]] | None
         # killed too late to matter: then it must be complete, and the journal must say so
         assert Journal(target.state_folder).entries()[-1].status is finished
         assert goal is None or now == goal
-        assert driven(target, 0, "revert" if what == "install" else "install").ok
-        if what == "install":
+        if what == "revert":
+            assert driven(target, 0, "install").ok
+            before = snapshot(target)
+        else:
+            assert driven(target, 0, "revert").ok
             assert snapshot(target) == before
-        before = snapshot(target)
     raise AssertionError("no run got through")

@@ -14,6 +14,7 @@ from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
 from tests.files import put
 from tests.plan.machines import refused
+from tests.tables import data
 
 ENTRY_POINTS = "[console_scripts]\nold-tool = probe:run\n"
 
@@ -63,28 +64,14 @@ MAKERS: dict[str, Callable[[Environment, Path, str], None]] = {
 }
 
 
-FIFO = b"a pipe"
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("pkg.egg-link", FIFO),
-        ("pkg-1.0.egg", FIFO),
-        ("pkg-1.0.egg", b"no zip"),
-        ("pkg-1.0.egg/EGG-INFO/entry_points.txt", b"\xff\xfe"),
-        ("pkg-1.0.egg-info/installed-files.txt", FIFO),
-        ("pkg-1.0.egg-info/PKG-INFO", b"Name: pkg"),
-        ("pkg-1.0.dist-info/RECORD", FIFO),
-        ("pkg-1.0.dist-info/RECORD", b'"' + b"x" * 200_000 + b'",,\n'),
-        ("pkg-1.0.dist-info/METADATA", b"Name: pkg"),
-    ],
-)
-def test_what_cannot_be_read_is_not_replaced(environment: Environment, file: str, content: bytes) -> None:
+@pytest.mark.parametrize(("file", "content"), data(__file__)["unreadable"])
+def test_what_cannot_be_read_is_not_replaced(
+    environment: Environment, file: str, content: str | None
+) -> None:
     path = environment.purelib / file
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.mkfifo(path) if content is FIFO else path.write_bytes(content)
+    os.mkfifo(path) if content is None else path.write_text(content.replace("...", "x" * 200_000), "latin-1")
     error = refused(find_installed, environment, "pkg")
     assert error.code == "cannot-back-up" and file.split("/")[0] in error.what
 

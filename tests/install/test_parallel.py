@@ -1,81 +1,83 @@
-"""Pieces of work side by side: the budget, the order, one failure that stops the rest, and one more try alone."""
+"""Jobs side by side: the budget, the order, one failure that stops the rest, and one more try alone."""
 
 import threading
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.install.parallel import Piece, parallel
+from splatfix.install.parallel import parallel
 
 KILLED = SplatfixError("build-failed", "a compiler was killed", details={"cause": "killed"})
 
 
+@dataclass
+class Job:
+    """One that takes ``seconds``, and raises each error once."""
+
+    name: str
+    cost: int
+    seconds: float = 0.05
+    errors: list[BaseException] = field(default_factory=list)
+    at_end: list[BaseException] = field(default_factory=list)
+
+
+@dataclass
 class Recorder:
-    """Pieces that say when they run, and how many compilers were busy at most."""
+    """Runs jobs; knows when each ran, and with which others."""
 
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.most = 0
-        self.together: set[frozenset[str]] = set()
-        self._costs: dict[str, int] = {}
-        self._lock = threading.Lock()
+    told: list[str] = field(default_factory=list)
+    running: frozenset[str] = frozenset()
+    together: set[frozenset[str]] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def piece(
-        self,
-        name: str,
-        cost: int,
-        *errors: Exception,
-        seconds: float = 0.05,
-    ) -> Piece[str]:
-        """One that takes ``seconds``, and raises each error once."""
-        left = list(errors)
+    def run(self, jobs: Sequence[Job], budget: int) -> None:
+        parallel(jobs, budget, lambda job: job.cost, self.begin, self.work, self.end)
 
-        def work(stop: threading.Event) -> str:
-            with self._lock:
-                self._costs[name] = cost
-                self.most = max(self.most, sum(self._costs.values()))
-                self.together.add(frozenset(self._costs))
-            stopped = stop.wait(seconds)
-            with self._lock:
-                del self._costs[name]
-            if stopped:
-                self.told.append(f"{name} stopped")
-                raise RuntimeError("stopped")
-            if left:
-                raise left.pop(0)
-            return name
+    def begin(self, job: Job) -> None:
+        self.told.append(f"{job.name} begins")
 
-        return Piece(
-            cost, work, lambda: self.told.append(f"{name} begins"), lambda n: self.told.append(f"{n} ends")
-        )
+    def work(self, job: Job, stop: threading.Event) -> str:
+        with self.lock:
+            self.running |= {job.name}
+            self.together.add(self.running)
+        stopped = stop.wait(job.seconds)
+        with self.lock:
+            self.running -= {job.name}
+        if stopped:
+            self.told.append(f"{job.name} stopped")
+        elif job.errors:
+            raise job.errors.pop(0)
+        return job.name
+
+    def end(self, job: Job, name: str) -> None:
+        if job.at_end:
+            raise job.at_end.pop()
+        self.told.append(f"{name} ends")
 
 
 def test_a_small_one_goes_ahead_of_one_that_has_no_room_yet() -> None:
     recorder = Recorder()
-    pieces = [recorder.piece("a", 2, seconds=0.3), recorder.piece("big", 3), recorder.piece("c", 1)]
-    parallel(pieces, 3)
-    assert recorder.told.index("c begins") < recorder.told.index("big begins")
-    assert recorder.most <= 3
+    recorder.run([Job("a", 2, 0.3), Job("b", 3), Job("c", 1)], 3)
+    assert recorder.told.index("c begins") < recorder.told.index("b begins")
+    assert frozenset("ac") in recorder.together and not any(
+        "b" in names > {"b"} for names in recorder.together
+    )
 
 
 def test_one_that_costs_more_than_there_is_runs_alone() -> None:
     recorder = Recorder()
-    parallel([recorder.piece("a", 9), recorder.piece("b", 1)], 2)
+    recorder.run([Job("a", 9), Job("b", 1)], 2)
     assert frozenset("ab") not in recorder.together
     assert sorted(recorder.told) == ["a begins", "a ends", "b begins", "b ends"]
 
 
 def test_an_interrupt_in_the_callers_thread_stops_all() -> None:
     recorder = Recorder()
-
-    def interrupted(_: str) -> None:
-        raise KeyboardInterrupt
-
-    quick = recorder.piece("quick", 1)
-    pieces = [recorder.piece("long", 1, seconds=60.0), Piece(1, quick.work, quick.begin, interrupted)]
     with pytest.raises(KeyboardInterrupt):
-        parallel(pieces, 2)
+        recorder.run([Job("long", 1, 60.0), Job("quick", 1, at_end=[KeyboardInterrupt()])], 2)
     assert "long stopped" in recorder.told
 
 
@@ -83,8 +85,7 @@ def test_an_interrupt_in_the_callers_thread_stops_all() -> None:
 def test_what_had_no_room_for_company_is_done_once_more_alone(beside: int, kills: int, fails: bool) -> None:
     """Alone it is no one's fault but its own."""
     recorder = Recorder()
-    pieces = [recorder.piece("a", 1, seconds=0.2)] * beside + [recorder.piece("b", 1, *[KILLED] * kills)]
     with pytest.raises(SplatfixError) if fails else nullcontext():
-        parallel(pieces, 2)
+        recorder.run([Job("a", 1, 0.2)] * beside + [Job("b", 1, errors=[KILLED] * kills)], 2)
     assert frozenset("b") in recorder.together and recorder.told.count("b begins") == 1
     assert (recorder.told[-1] == "b ends") is not fails

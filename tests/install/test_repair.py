@@ -83,6 +83,9 @@ def test_a_wheel_that_was_given_by_its_path_is_taken_from_there(
     assert pip(environment, "install", str(wheel)).ok
     fetch = plan_repair("tiny", gather(environment.python)).steps[0]
     assert isinstance(fetch, FetchWheel) and fetch.requirement == f"tiny @ {wheel.as_uri()}"
+    altered(environment)
+    execute(plan_repair("tiny", gather(environment.python)), gather(environment.python))
+    assert plan_repair("tiny", gather(environment.python)).steps[0] == fetch, "pip was given a copy since"
     write_wheel(wheel.parent / "other", "tiny", "2.0", {}, "Another").replace(wheel)
     facts, before = gather(environment.python), snapshot(environment)
     error = refused(execute, plan_repair("tiny", facts), facts)

@@ -9,7 +9,7 @@ import pytest
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
-from splatfix.facts import is_empty
+from splatfix.facts.checkout import is_empty
 from splatfix.install.outcome import FetchedSubmodule
 from splatfix.install.submodules import _target_folder, fetch_submodules
 from tests.files import contents, put

@@ -13,13 +13,7 @@ from tests.tables import data
 
 from .environments import install, make_environment, snapshot, write_extension
 
-OTHER = {
-    "other/__init__.py": b"",
-    "other/deep/x.py": b"x = 1\n",
-    "six.py": b"",
-    "LICENSE": b"theirs",
-    "other-1.0.data/scripts/other-tool": b"#!python\n",
-}
+OTHER = {name: text.encode() for name, text in data(__file__)["other"].items()}
 SCRIPTS = "evil-1.0.dist-info/entry_points.txt"
 
 

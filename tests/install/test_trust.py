@@ -10,6 +10,7 @@ from splatfix.install.trust import distrust, private_cache
 from tests.plan.machines import refused
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes as POSIX has them")
+EACH = pytest.mark.parametrize("name", [".", "entry", "entry/file"])
 
 
 @pytest.fixture
@@ -22,13 +23,20 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_our_own_is_trusted(folder: Path) -> None:
+def test_our_own_is_trusted_and_a_link_in_its_place_is_not(folder: Path, tmp_path: Path) -> None:
     (folder / "link").symlink_to("entry")
     assert distrust(folder) == "" == distrust(folder / "not-there")
+    (tmp_path / "link").symlink_to(folder)
+    assert "is a link" in distrust(tmp_path / "link")
+    # where nobody else enters, modes inside do not count
+    (folder / "entry" / "file").chmod(0o666)
+    assert distrust(folder)
+    folder.chmod(0o700)
+    assert distrust(folder) == ""
 
 
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-@pytest.mark.parametrize("name", [".", "entry", "entry/file"])
+@EACH
 def test_what_others_can_write_is_not(
     folder: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,35 +59,20 @@ def test_a_group_of_this_user_alone_is_nobody_else(
     assert (distrust(folder) == "") is trusted
 
 
-def test_where_nobody_else_enters_modes_inside_do_not_count(folder: Path) -> None:
-    (folder / "entry" / "file").chmod(0o666)
-    folder.chmod(0o700)
-    assert distrust(folder) == ""
-
-
-def test_a_link_in_its_place_is_not_followed(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(folder)
-    assert "is a link" in distrust(tmp_path / "link")
-
-
-@pytest.mark.parametrize("name", [".", "entry", "entry/file"])
+@EACH
 @pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_another_owner_is_not_trusted(
+def test_another_owner_is_not_trusted_but_root(
     folder: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.chmod(mode)
-    if os.getuid() == 0:
-        os.chown(folder / name, 12345, -1)
-    else:
-        monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert "belongs to another user" in distrust(folder)
-
-
-def test_what_root_has_put_there_serves_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.getuid() != 0:
-        pytest.skip("needs files of root")
-    monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert distrust(folder) == ""
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getuid", lambda: 12345)
+            assert distrust(folder) == "", "what root has put there serves all"
+        os.chown(folder / name, 12345, -1)
+    assert "belongs to another user" in distrust(folder)
 
 
 def test_a_private_cache_is_made_and_insisted_on(tmp_path: Path) -> None:

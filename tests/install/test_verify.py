@@ -7,6 +7,7 @@ import re
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from splatfix.model import EnvironmentFacts, Fact, Facts, Gpu, Interpreter, Mach
 from tests.archs import archs, request_for
 from tests.files import put
 from tests.plan.machines import changed, make_plan, refused
+from tests.wheels.forge import SYMBOL, torch_in, write_wheel
 
 from .environments import PYTHON_TAG, fat_binary, snapshot, write_extension
 
@@ -35,17 +37,17 @@ def facts(interpreter: Interpreter, torch: Torch | None = None) -> Facts:
     return Facts(MachineFacts("linux", "x86_64"), environment, "0")
 
 
-def library(folder: Path, name: str, code: str, *more: str) -> Path:
+def library(folder: Path, name: str, code: str) -> Path:
     """A shared library compiled from C."""
     source = folder / f"{name}.c"
     source.write_text(code)
     path = folder / name
-    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", path, source, *more], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", path, source], check=True)
     return path
 
 
-def wheel_of(folder: Path, interpreter: Interpreter, tag: str = "", **natives: Path) -> WheelFile:
-    tag = tag or f"{PYTHON_TAG}-{PYTHON_TAG}-{re.sub(r'[-.]', '_', interpreter.platform_tag)}"
+def wheel_of(folder: Path, interpreter: Interpreter, **natives: Path) -> WheelFile:
+    tag = f"{PYTHON_TAG}-{PYTHON_TAG}-{re.sub(r'[-.]', '_', interpreter.platform_tag)}"
     path = folder / f"pkg-1.0-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("pkg/__init__.py", "")
@@ -91,35 +93,33 @@ def test_cuda_sources_must_give_gpu_code(tmp_path: Path, interpreter: Interprete
     assert error.code == "no-gpu-code"
 
 
+def forged(interpreter: Interpreter, folder: Path, tag: str = "", **options: Any) -> WheelFile:
+    tag = tag or f"{PYTHON_TAG}-{PYTHON_TAG}-linux_x86_64"
+    options = {"suffix": f"{interpreter.abi_tag}.so", "symbols": (), "code": "", **options}
+    return open_wheel(write_wheel(folder, f"pkg-1.0-{tag}.whl", **options))
+
+
 def test_torch_symbols_are_looked_up_in_the_installed_torch(tmp_path: Path, interpreter: Interpreter) -> None:
-    folder = tmp_path / "torch" / "lib"
-    folder.mkdir(parents=True)
-    library(folder, "libc10.so", "int _ZN3c105thereEv(void) { return 1; }")
-    known = facts(interpreter, Torch("2.11.0", "13.0", None, str(folder.parent)))
-    wheels = []
-    for symbol in ("_ZN3c105thereEv", "_ZN3c104goneEv"):
-        code = f"int {symbol}(void); int f(void) {{ return {symbol}(); }}"
-        links = (f"-L{folder}", "-lc10", "-Wl,--no-as-needed")
-        (tmp_path / symbol).mkdir()
-        wheels.append(
-            wheel_of(tmp_path / symbol, interpreter, _C=library(tmp_path, f"{symbol}.so", code, *links))
-        )
-    rung = verify_wheel(wheels[0], (), known, expects_gpu_code=False)
+    known = facts(interpreter, torch_in(tmp_path / "torch", "2.11.0+cu130"))
+    rung = verify_wheel(forged(interpreter, tmp_path, symbols=(SYMBOL,)), (), known, expects_gpu_code=False)
     assert "all 1 torch symbol found in torch 2.11.0" in rung.shown_by
-    error = refused(verify_wheel, wheels[1], (), known, expects_gpu_code=False)
+    wheel = forged(interpreter, tmp_path, symbols=("_ZN3c104goneEv",))
+    error = refused(verify_wheel, wheel, (), known, expects_gpu_code=False)
     assert error.code == "torch-symbols-missing" and error.details["missing"] == ["_ZN3c104goneEv"]
 
 
 def test_a_wheel_or_a_module_of_another_python(tmp_path: Path, interpreter: Interpreter) -> None:
-    for tag in ("cp27-cp27m-linux_x86_64", f"{PYTHON_TAG}-{PYTHON_TAG}-win_amd64", "cp39-cp39-linux_x86_64"):
-        wheel = wheel_of(tmp_path, interpreter, tag)
+    wheels = [
+        forged(interpreter, tmp_path, tag)
+        for tag in (
+            "cp27-cp27m-linux_x86_64",
+            f"{PYTHON_TAG}-{PYTHON_TAG}-win_amd64",
+            "cp39-cp39-linux_x86_64",
+        )
+    ]
+    for wheel in (*wheels, forged(interpreter, tmp_path, suffix="cpython-27-x86_64-linux-gnu.so")):
         error = refused(verify_wheel, wheel, (), facts(interpreter), expects_gpu_code=False)
         assert error.code == "wheel-does-not-fit"
-    path = wheel_of(tmp_path, interpreter).path
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.write(library(tmp_path, "x.so", "int x;"), "pkg/_C.cpython-27-x86_64-linux-gnu.so")
-    error = refused(verify_wheel, open_wheel(path), (), facts(interpreter), expects_gpu_code=False)
-    assert "cpython-27" in error.what
 
 
 GUARDED = """\

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from splatfix.core.runner import Runner
 from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
-from splatfix.install.wheel_cache import identity_of, origin_of, places_of, versions_of, wheel_key
+from splatfix.install.wheel_cache import identity_of, origin_of, wheel_key
 from splatfix.plan import BuildWheel
 from tests.archs import archs
 from tests.cli.conftest import Document
@@ -145,16 +145,18 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
     for name in ("WITH_SYMBOLS", "LINE_INFO", "CFLAGS"):
         monkeypatch.delenv(name, raising=False)
     reads = ("WITH_SYMBOLS", "LINE_INFO", "CUDA_ARCHITECTURES", "MAX_JOBS", "PATH")
-    plain = identity_of(step, {}, reads)
+    plain = identity_of(step, machine(), reads)
     monkeypatch.setenv("MAX_JOBS", "7")
     monkeypatch.setenv("LINE_INFO", "1")  # taken out for the build
     monkeypatch.setenv("CUDA_ARCHITECTURES", "75")  # set by the plan
-    assert identity_of(step, {}, reads) == plain
+    assert identity_of(step, machine(), reads) == plain
     monkeypatch.setenv("WITH_SYMBOLS", "1")
-    assert identity_of(step, {}, reads) != plain and identity_of(step, {}) == identity_of(step, {}, ())
+    assert identity_of(step, machine(), reads) != plain and identity_of(step, machine()) == identity_of(
+        step, machine(), ()
+    )
     monkeypatch.delenv("WITH_SYMBOLS")
     monkeypatch.setenv("CFLAGS", "-g")
-    assert identity_of(step, {}, reads) != plain
+    assert identity_of(step, machine(), reads) != plain
 
 
 def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str = "") -> dict[str, str]:
@@ -177,7 +179,7 @@ def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str =
     )
     build = build_of(plan(source, facts))
     assert str(folder) in build.variables["CPATH"] and str(folder) in build.variables["CXX"]
-    return identity_of(build, versions_of(facts, build), ("CONDA_PREFIX",), places_of(facts))
+    return identity_of(build, facts, ("CONDA_PREFIX",))
 
 
 def test_two_environments_of_one_torch_share_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

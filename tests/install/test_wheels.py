@@ -51,7 +51,7 @@ def test_a_written_wheel_is_a_proper_wheel_and_always_the_same(tmp_path: Path) -
     wheel = open_wheel(first)
     assert (wheel.name, wheel.version, wheel.pure, wheel.tags) == ("pkg", "1.0", True, ("py3-none-any",))
     assert wheel.modules == ("pkg", "single")
-    add_manifest(first, {"kind": "built", "targets": ["sm_120"]})
+    add_manifest(first, "built", {"targets": ["sm_120"]})
     record_is_right(first)
     with zipfile.ZipFile(first) as archive:
         assert json.loads(archive.read(f"{INFO}/{MANIFEST}"))["targets"] == ["sm_120"]
@@ -105,7 +105,7 @@ def test_no_wheel_no_traceback(tmp_path: Path, content: bytes | str | None) -> N
         path.write_bytes(content)
     else:  # its own header; the directory is whole
         path.write_bytes(b"XXXX" + path.read_bytes()[4:])
-    assert refused(add_manifest, path, {}).code == "not-a-wheel"
+    assert refused(add_manifest, path, "built", {}).code == "not-a-wheel"
 
 
 def test_modules_of_a_namespace_and_of_libraries(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def test_every_machine_says_where_its_formats_come_from() -> None:
     assert len(NAMES) >= 14
     for name in NAMES:
         about = raw_machines()[name].machine
-        assert len(about["source"]) > 40, name
-        assert "\n" not in about["source"], name
+        assert len(about.source) > 40, name
+        assert "\n" not in about.source, name
 
 
 @pytest.mark.parametrize("name", NAMES)

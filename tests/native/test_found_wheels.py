@@ -14,7 +14,8 @@ from splatfix.core.runner import Runner
 from splatfix.facts import gather
 from splatfix.install.environment import Environment
 from splatfix.model import Fact, Facts
-from splatfix.wheels import Search, wanted_by_name
+from splatfix.wheels.model import Search
+from splatfix.wheels.search import wanted_by_name
 from tests.archs import goal
 from tests.plan.machines import changed, cuda_source
 from tests.tables import data

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Runner
-from splatfix.facts import LiveSystem, gather
+from splatfix.facts import System, gather
 from splatfix.facts.environment import probe as environment
 from splatfix.install import execute
 from splatfix.install.environment import Environment
@@ -53,7 +53,7 @@ def test_symbols_of_a_real_torch(native: Environment, cuda_site: Path) -> None:
     own = [name for name in real if name.startswith("_ZN3c10")][:300]
     assert len(own) == 300
     extension(native.purelib, [*own, NEW_ABI], lib / "libc10.so")
-    result = environment.probe(LiveSystem(), str(native.python))
+    result = environment.probe(System(), str(native.python))
     (linkage,) = (item.linkage for item in result.extensions.value or () if item.path.startswith("pkg"))
     assert linkage is not None and linkage.torch_symbols == len({*own, NEW_ABI})
     assert linkage.torch_missing == ()
@@ -62,7 +62,7 @@ def test_symbols_of_a_real_torch(native: Environment, cuda_site: Path) -> None:
 
 def test_one_library_of_each_kind(native: Environment) -> None:
     """A healthy environment has no second runtime and bundles nothing."""
-    result = environment.probe(LiveSystem(), str(native.python))
+    result = environment.probe(System(), str(native.python))
     copies = [item for item in result.runtime_copies.value or () if item.library in ("libc10", "libcudart")]
     assert sorted(item.library for item in copies) == ["libc10", "libcudart"]
     assert not any(item.bundled for item in copies)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from splatfix.checks import run_checks, select
 from splatfix.context import make_context
 from splatfix.core.step import PlainStep, Step, run, say, set_variable
-from splatfix.facts import with_checkout
+from splatfix.facts.checkout import with_checkout
 from splatfix.model import Distribution, Fact, Facts, Status, ToolkitChoice
 from splatfix.model.steps import BuildWheel
 from splatfix.plan import OptionKind, Options, summarise

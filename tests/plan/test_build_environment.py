@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from splatfix.context import make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs
 from splatfix.core.errors import Exit, SplatfixError, require
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Source
 from splatfix.plan import summarise

@@ -10,7 +10,7 @@ import pytest
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import require
 from splatfix.core.toml import parse_toml
-from splatfix.facts import read_source, source_texts
+from splatfix.facts.checkout import read_source, source_texts
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
 from splatfix.model import Source
 from splatfix.plan.edits import Cures, PlannedEdit, apply, edited, needed_cures

@@ -13,20 +13,21 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts.source.forward_kernel import read_depth
+from splatfix.facts.source.python_source import read_depth
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import Dropin, declared_dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, DeclaredFace, NotReadable
 from splatfix.model.steps import MakeDropin
-from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.dropins import choose_dropins, replacement_for
 from splatfix.plan.faces import derive_face, order_of, usage_of
-from splatfix.plan.replacement import replacement_for
 from tests.archs import request_for
 from tests.files import put
+from tests.tables import data
 
 from .machines import healthy, make_plan, rasterizer_module, refused
 from .test_replacement import checkout, read, rendering
 
+TABLES = data(__file__)
 NAME = "diff_gaussian_rasterization"
 SUM = "renderCUDA(\n{ D += depths[j] * alpha * T; out_depth[pix_id] = D; }"
 MEDIAN = "renderCUDA(\n{ float D = 15.0f; if (T > 0.5f) { D = dep; } out_depth[pix_id] = D; }"
@@ -86,22 +87,7 @@ def not_readable(folder: Path, words: str, module: str = NAME) -> NotReadable:
     return face
 
 
-@pytest.mark.parametrize(
-    ("settings", "forward", "values", "roles"),
-    [
-        ((), (), "color,radii,depth,alpha", "color,radii,depth,alpha"),
-        ((), (), "rendered_image,depth,acc,radii", "color,depth,alpha,radii"),
-        ((), ("semantic_feature",), "color,feature_map,radii,depth", "color,features,radii,depth"),
-        (("include_feature",), ("language_feature_precomp",), "color,language_feature_image,radii",
-         "color,features,radii"),
-        ((), (), "rendered_image,radii,gs_w", "color,radii,weight-sum"),
-        ((), ("semantics",), "color,radii,depth,alpha,semantic", "color,radii,depth,alpha,features"),
-        (("projmatrix_raw",), ("theta", "rho"), "color,radii,depth,opacity,n_touched",
-         "color,radii,depth,alpha,near-count"),
-        ((), (), "color,radii,accum_weights_ptr,accum_weights_count,accum_max_count",
-         "color,radii,weight-sum,pixel-count,strongest-count"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "forward", "values", "roles"), TABLES["read"])
 @pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
 def test_what_is_read(
     tmp_path: Path, settings: Sequence[str], forward: Sequence[str], values: str, roles: str, fetched: bool
@@ -117,16 +103,7 @@ def test_what_is_read(
     assert ("__init__.py" if fetched else "its own source is not there") in places
 
 
-@pytest.mark.parametrize(
-    ("settings", "forward", "results", "words"),
-    [
-        (("confidence",), (), "image,radii", "confidence"),
-        (("far_plane",), (), "image,radii", "far_plane, of which nothing says"),
-        ((), ("fishers",), "image,radii", "fishers, of which nothing says"),
-        ((), (), "image,radii,normal", "normals"),
-        ((), (), "image,radii,rendered_median_depth", "median depth"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "forward", "results", "words"), TABLES["refused"])
 def test_what_has_another_meaning_is_refused_by_name(
     tmp_path: Path, settings: Sequence[str], forward: Sequence[str], results: str, words: str
 ) -> None:
@@ -149,28 +126,20 @@ def test_what_can_be_two_things_is_not_guessed(tmp_path: Path, results: str) -> 
     """The user says it; what no caller reads needs no meaning."""
     folder = called(tmp_path, results=results.split(","))
     assert not_readable(folder, "--face").undetermined
-    native = next(item for item in replacement_for(read(folder)).native if item.module == NAME)
-    assert native.undetermined
+    assert next(item for item in replacement_for(read(folder)).native if item.module == NAME).undetermined
+    assert "dept" in refused(order_of, "color,radii,dept").what
     order = order_of(",".join(["color", "radii", "depth", "alpha"][: len(results.split(","))]))
     assert replacement_for(read(folder), order).dropins[0].module == NAME
 
 
-@pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
-def test_results_that_nobody_reads(tmp_path: Path, fetched: bool) -> None:
+def test_results_that_nobody_reads_and_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
     """BAGS calls one xy, and has no use for it."""
-    folder = called(tmp_path, results=("image", "radii", "_", "_"))
-    if fetched:
+    folder = called(tmp_path / "a", results=("image", "radii", "_", "_"))
+    for _ in ("its calls", "its source"):
+        face = made_for(folder).declared
+        assert face and face.results == ("color", "radii", "unread", "unread")
         source(own(folder), values=("color", "radii", "xy", "normal"))
-    face = made_for(folder).declared
-    assert face and face.results == ("color", "radii", "unread", "unread")
-
-
-def test_words_of_no_meaning() -> None:
-    assert "dept" in refused(order_of, "color,radii,dept").what
-
-
-def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
-    folder = called(tmp_path, results=("image", "radii", "alpha"))
+    folder = called(tmp_path / "b", results=("image", "radii", "alpha"))
     source(own(folder), values=("color", "radii", "depth"), kernel=SUM)
     assert not_readable(folder, r"is depth by .* and alpha in").undetermined
 
@@ -192,46 +161,30 @@ def test_a_median_is_no_sum(tmp_path: Path) -> None:
     assert "taken for the sum" in made.declared.assumed
     source(own(folder), values=("color", "radii", "depth"), kernel=MEDIAN)
     not_readable(folder, r"D = 15\.0f")
-    assert not replacement_for(read(folder)).draws
+    assert not replacement_for(read(folder)).renderer
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        (SUM, "sum"),
-        (MEDIAN, "D = 15.0f;"),
-        ("renderCUDA(\n{ float w = alpha * T; D += dep * w; out_depth[i] = D; }", "sum"),
-        ("renderCUDA(\n{ D += 1 / depths[j] * alpha * T; out_depth[i] = D; }", "D += ...;"),
-        ("renderCUDA(\n{ D += d * alpha * T; depth_map[i] = D / W; }", "depth_map[i] = D / W;"),
-        ("renderCUDA(\n{ // out_depth[i] = D;\n collected_depth[j] = depth[i]; }", ""),
-        ("out_depth[i] = D;", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind"), [(SUM, "sum"), (MEDIAN, "D = 15.0f;"), *TABLES["depths"]])
 def test_what_a_depth_map_is(text: str, kind: str) -> None:
     assert read_depth(text) == kind
 
 
-@pytest.mark.parametrize(
-    ("address", "served"),
-    [
-        ("git@github.com:JonathonLuiten/diff-gaussian-rasterization-w-depth.git", False),
-        ("https://github.com/ingra14m/depth-diff-gaussian-rasterization", True),
-    ],
-)
-def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path, address: str, served: bool) -> None:
-    folder = called(tmp_path, results=("image", "radii", "x"), url=address)
-    names = [item.module for item in replacement_for(read(folder)).dropins]
-    assert (NAME in names) is served
-
-
-def test_two_rasterizers_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    """MotionGS: what is known of the one beside it says nothing of this one."""
+def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path) -> None:
+    """What is known of a rasterizer beside another (MotionGS) says nothing of the other."""
+    splatam = "git@github.com:JonathonLuiten/diff-gaussian-rasterization-w-depth.git"
+    deformable = "https://github.com/ingra14m/depth-diff-gaussian-rasterization"
+    for url, served in ((splatam, False), (deformable, True)):
+        folder = called(tmp_path / str(served), results=("image", "radii", "x"), url=url)
+        assert (f"{NAME}@" in str(replacement_for(read(folder)).names)) is served
     url = "https://github.com/rmurai0610/diff-gaussian-rasterization-w-pose.git"
-    folder = called(tmp_path, results=("image", "radii", "depth"), module=f"{NAME}_w_pose", url=url)
+    pose = f"{NAME}_w_pose"
+    folder = called(tmp_path / "pose", results=("image", "radii", "depth"), module=pose, url=url)
     text = rendering(BASE_SETTINGS, BASE_ARGUMENTS, ("image", "radii", "depth"))
-    (folder / "gaussian_renderer" / "flow.py").write_text(text)
+    put(folder, {"gaussian_renderer/flow.py": text})
     face = face_of(folder)
     assert isinstance(face, DeclaredFace) and face.words == "color,radii,depth"
+    folder = called(tmp_path / "c3", module=f"{NAME}_c3")
+    assert replacement_for(read(folder)).names == (f"{NAME}_c3@declared", "simple_knn")
 
 
 DIFF_GAUSS = "https://github.com/slothfulxtx/diff-gaussian-rasterization.git"
@@ -252,19 +205,11 @@ def test_normals_that_an_address_tells(
     not_readable(folder, "normals", "diff_gauss")
     with (folder / ".gitmodules").open("a") as file:
         file.write(f"\turl = {DIFF_GAUSS}\n")
-    assert replacement_for(read(folder)).draws
+    assert replacement_for(read(folder)).dropins
     package = imported(made_for(folder, "diff_gauss"), tmp_path / "made", monkeypatch)
     _, _, normals, alpha, _, extra = drawn(package, {}, extra_attrs=torch.rand(20, 7, dtype=torch.float64))
     lengths = normals.norm(dim=0)[alpha[0] > 0]
     assert extra.shape[0] == 7 and len(lengths) and torch.allclose(lengths, torch.ones_like(lengths))
-
-
-def test_a_module_of_another_name_with_the_same_face(tmp_path: Path) -> None:
-    folder = called(tmp_path, module="diff_gaussian_rasterization_c3")
-    assert [item.name for item in replacement_for(read(folder)).dropins] == [
-        "diff_gaussian_rasterization_c3@declared",
-        "simple_knn",
-    ]
 
 
 # What is made
@@ -273,12 +218,8 @@ def test_a_module_of_another_name_with_the_same_face(tmp_path: Path) -> None:
 def test_install_is_told_the_face(tmp_path: Path) -> None:
     """The wheel is made of the plan's step alone."""
     folder = called(tmp_path, results=("image", "radii", "depth", "alpha", "n_touched"))
-    request = request_for((str(folder),), ("sm_120",), backend="pure")
-    (step,) = (
-        item
-        for item in make_plan(request, healthy()).steps
-        if isinstance(item, MakeDropin) and item.module == NAME
-    )
+    made = make_plan(request_for((str(folder),), ("sm_120",), backend="pure"), healthy())
+    (step,) = (item for item in made.steps if isinstance(item, MakeDropin) and item.module == NAME)
     assert step.declared and step.declared.words == "color,radii,depth,alpha,near-count"
     assert step.variant == "depth+alpha+near-count"
 
@@ -287,16 +228,16 @@ def imported(dropin: Dropin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> M
     with zipfile.ZipFile(make_dropin_wheel(dropin, "0+splatfix.1", folder)) as archive:
         archive.extractall(folder / "site")
     monkeypatch.syspath_prepend(str(folder / "site"))
-    for name in _modules_of(dropin):
+
+    def own() -> list[str]:
+        return [name for name in sys.modules if name.partition(".")[0] == dropin.module]
+
+    for name in own():
         monkeypatch.delitem(sys.modules, name)
     package = importlib.import_module(dropin.module)
-    for name in _modules_of(dropin):  # gone again after the test
+    for name in own():  # gone again after the test
         monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))
     return package
-
-
-def _modules_of(dropin: Dropin) -> list[str]:
-    return [name for name in sys.modules if name.partition(".")[0] == dropin.module]
 
 
 def rasterizer_of(package: ModuleType, more: dict[str, Any]) -> Any:
@@ -318,26 +259,21 @@ def drawn(package: ModuleType, more: dict[str, Any], **arguments: Any) -> tuple[
     return result
 
 
-@pytest.mark.parametrize(
-    ("given", "served"), [("scales=pc, rotations=pc", True), ("scales=pc, depth=pc", False)]
-)
-def test_any_face_filters_as_scaffold_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, served: bool
-) -> None:
+def test_any_face_filters_as_scaffold_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Specular-Gaussians: radii of Gaussians alone, of a rasterizer that gives back depth too."""
     torch = pytest.importorskip("torch")
     from tests.kernels.scenes import cloud
 
     folder = called(tmp_path, results=("image", "radii", "depth"))
-    with (folder / "gaussian_renderer" / "__init__.py").open("a") as file:
-        file.write(
-            "\ndef filtered(camera, pc):\n    rasterizer = GaussianRasterizer(raster_settings=camera)\n"
-            f"    return rasterizer.visible_filter(means3D=pc, {given})\n"
-        )
-    names = [item.module for item in replacement_for(read(folder)).dropins]
-    assert (NAME in names) is served
-    if not served:
-        return
+    filtered = (
+        f"from {NAME} import GaussianRasterizer\ndef filtered(camera, pc):\n"
+        "    rasterizer = GaussianRasterizer(raster_settings=camera)\n"
+        "    return rasterizer.visible_filter(means3D=pc, scales=pc, {}=pc)\n"
+    )
+    put(folder, {"filter.py": filtered.format("depth")})
+    assert NAME not in str(replacement_for(read(folder)).names)
+    put(folder, {"filter.py": filtered.format("rotations")})
+    assert NAME in str(replacement_for(read(folder)).names)
     package = imported(made_for(folder), tmp_path / "made", monkeypatch)
     inputs = {name: cloud(20)[name] for name in ("means3D", "scales", "rotations")}
     radii = drawn(package, {})[1]
@@ -358,34 +294,23 @@ def test_a_drop_in_gives_back_what_its_face_says(tmp_path: Path, monkeypatch: py
     color, radii, depth, opacity, touched = drawn(package, {"projmatrix_raw": None}, theta=theta, rho=theta)
     expected = composite(look_at(24, 20), means2D=None, **cloud(20), with_sums=True)
     assert expected.sums is not None and touched.any()
-    for made, exactly in (
-        (color, expected.color),
-        (radii, expected.radii),
-        (depth, expected.depth),
-        (opacity, expected.alpha),
-        (touched, expected.sums.near),
-    ):
-        assert torch.equal(made, exactly)
+    exact = (expected.color, expected.radii, expected.depth, expected.alpha, expected.sums.near)
+    assert all(map(torch.equal, (color, radii, depth, opacity, touched), exact))
     assert color.requires_grad and depth.requires_grad and not opacity.requires_grad
 
 
-def test_features_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LangSplat's: one number where no features are asked for, as the original."""
+def test_what_an_option_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LangSplat's features: one number where none are asked for, as the original. LightGaussian's counts: two results, or with
+    them in front four."""
     torch = pytest.importorskip("torch")
     results = ("image", "language_feature_image", "radii")
-    folder = called(tmp_path, ("include_feature",), ("language_feature_precomp",), results)
-    package = imported(made_for(folder), tmp_path / "made", monkeypatch)
+    folder = called(tmp_path / "a", ("include_feature",), ("language_feature_precomp",), results)
+    package = imported(made_for(folder), tmp_path / "made a", monkeypatch)
     features = torch.rand(20, 3, dtype=torch.float64)
     for asked, shape in ((True, (3, 20, 24)), (False, (1,))):
         result = drawn(package, {"include_feature": asked}, language_feature_precomp=features)
         assert tuple(result[1].shape) == shape and len(result) == 3
-
-
-def test_sums_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LightGaussian's: two results, or with counts in front four."""
-    pytest.importorskip("torch")
-    folder = called(tmp_path, ("f_count",))
-    package = imported(made_for(folder), tmp_path / "made", monkeypatch)
+    package = imported(made_for(called(tmp_path / "b", ("f_count",))), tmp_path / "made b", monkeypatch)
     assert len(drawn(package, {"f_count": False})) == 2
     counts, score, color, radii = drawn(package, {"f_count": True})
     assert counts.any() and (score <= counts).all() and color.shape == (3, 20, 24) and len(radii) == 20

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from splatfix.core.proof import RungName
 from splatfix.model import Facts
 from splatfix.model.steps import MakeDropin
-from splatfix.plan import OptionKind, Plan
+from splatfix.plan import OptionKind
 from tests.archs import archs, request_for
 from tests.plan.machines import (
     NEW_DRIVER,
@@ -104,24 +104,16 @@ def test_auto_ranks_native_nvrtc_and_pytorch(
         assert made.considered[0].why in made.notes[0]
 
 
-def test_auto_keeps_the_reason_where_nothing_else_serves(tmp_path: Path) -> None:
-    """What nothing replaces cannot be built; and what is wrong with the request is no reason to swap."""
+def test_auto_keeps_the_reason_where_nothing_else_serves_and_native_code_that_does(tmp_path: Path) -> None:
+    """What nothing replaces cannot be built, and what is wrong with the request is no reason to swap. What was built elsewhere
+    and runs on the GPU is not replaced by drop-ins either, where no toolkit is."""
     plane = str(cuda_source(tmp_path / "b", "diff_plane_rasterization"))
     assert refusal(CPU, plane, backend="auto")[0] == "cpu-only-torch"
     assert refusal(CPU, str(tmp_path / "nowhere"), backend="auto")[0] == "not-a-folder"
-
-
-def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
-    """No toolkit is here; what was built elsewhere runs on the GPU, and is not replaced by drop-ins."""
-    source = str(cuda_source(tmp_path, "simple_knn"))
+    request = request_for((str(cuda_source(tmp_path, "simple_knn")),), backend="auto")
     torch = replace(TORCH, code=code("sm_120"))
     here = machine(torch=torch, gpus=(RTX_5080,), toolkits=(), driver=NEW_DRIVER)
-
-    def planned(*archs: str) -> Plan:
-        return make_plan(
-            request_for((source,), backend="auto"), with_extension(here, "simple_knn", code(*archs))
-        )
-
-    made = planned("sm_120")
+    made = make_plan(request, with_extension(here, "simple_knn", code("sm_120")))
     assert (made.kind, made.steps) == (OptionKind.KEEP, ()) and "has code for sm_120" in made.reasons[0].text
-    assert planned("sm_90").kind is OptionKind.NVRTC
+    other = make_plan(request, with_extension(here, "simple_knn", code("sm_90")))
+    assert other.kind is OptionKind.NVRTC

@@ -9,7 +9,7 @@ from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.resources import TOOLKIT_MARKER
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.machine.toolkits import in_cache
 from splatfix.model import Fact, Facts, Gpu, MissingHeader, ToolkitChoice
 from splatfix.model.steps import InstallDependencies
@@ -467,8 +467,8 @@ def test_a_toolkit_of_ours_comes_first_and_the_build_uses_it(tmp_path: Path, cac
     assert plan(source, machine(), provide_toolkit=True).steps[0].kind == "build-wheel"
     # one that is there is used without asking
     put(cache, {f"toolkits/cuda-13.0/{TOOLKIT_MARKER}": "{}"})
-    assert in_cache(LiveSystem(env={"SPLATFIX_CACHE": "/nowhere"})).value == ()
-    there = in_cache(LiveSystem())
+    assert in_cache(System(env={"SPLATFIX_CACHE": "/nowhere"})).value == ()
+    there = in_cache(System())
     build = plan(source, changed(facts, own_toolkits=there)).steps[0]
     assert there.value == ("13.0",)
     assert isinstance(build, BuildWheel) and build.variables["CUDA_HOME"].startswith(str(cache))

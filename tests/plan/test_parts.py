@@ -13,9 +13,10 @@ from splatfix.model import Checkout, Distribution, Extension, Fact, Facts, Linka
 from splatfix.model.steps import BuildWheel
 from splatfix.plan import OptionKind, Options, summarise
 from splatfix.plan.checkout import variants_of_source
-from splatfix.plan.parts import conflict_with, other_variant
+from splatfix.plan.parts import other_variant
 from tests.archs import goal, request_for
 from tests.checks.test_packages import package
+from tests.files import put
 from tests.plan.machines import (
     SITE,
     code,
@@ -58,7 +59,7 @@ def options_for(keys: Sequence[str], facts: Facts) -> Options:
     return find_options(Goal(), facts, sources=extensions(**{NAME: keys}))
 
 
-@pytest.mark.parametrize("dropin", [False, True], ids=["compiled", "drop-in"])
+@pytest.mark.parametrize("dropin", [False, True])
 def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
     options = options_for(["mcmc"], with_rasterizer(package("mip"), dropin=dropin))
     assert "the variant mip, and mcmc is meant" in why_not(options, OptionKind.KEEP)
@@ -68,17 +69,14 @@ def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
 
 
 def test_twins_of_one_interface_are_no_other_variant() -> None:
-    assert other_variant(package("inria-v1"), ("sugar",)) == ""
-    assert other_variant(package("inria-v1"), ("inria-2024-dr_aa",)) != ""
-    assert other_variant(package("inria-v1"), ("simple-knn-86710c2",)) == "", "that is no rasterizer"
-
-
-def test_a_drop_in_is_known_by_how_it_is_called() -> None:
-    """It has no compiled part and classes of its own, so that not all its traits are those of the variant."""
+    """A drop-in has no compiled part and classes of its own, so that not all its traits are those of the variant."""
+    assert other_variant(package("inria-v1"), ("sugar",)) == ("", "")
+    assert other_variant(package("inria-v1"), ("inria-2024-dr_aa",)) != ("", "")
+    assert other_variant(package("inria-v1"), ("simple-knn-86710c2",)) == ("", ""), "that is no rasterizer"
     bare = package("mip", exports=(), classes=("GaussianRasterizer", "Other"), forward=("anything",))
-    assert other_variant(bare, ("mip",)) == ""
-    assert "mcmc is meant" in other_variant(bare, ("mcmc",))
-    assert "that of Mip-Splatting" in conflict_with(bare, ("mcmc",))
+    assert other_variant(bare, ("mip",)) == ("", "")
+    objection, conflict = other_variant(bare, ("mcmc",))
+    assert "mcmc is meant" in objection and "that of Mip-Splatting" in conflict
 
 
 def test_the_checkouts_call_decides_over_the_variant() -> None:
@@ -112,29 +110,19 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept(code: str, facts:
     [
         ('"fast_ext"', 'CUDAExtension("fast_ext._C", ["a.cu"])', "fast_ext", "fast_ext/_C.so", ""),
         ('"Fast-Ext"', 'CUDAExtension("inner._C", ["a.cu"])', "fast_ext", "other/_C.so", ""),
-        (
-            '"a"',
-            'CUDAExtension("propagate", ["a.cu"])',
-            None,
-            "propagate.cpython-311-x86_64-linux-gnu.so",
-            "",
-        ),
+        ('"a"', 'CUDAExtension("propagate", ["a.cu"])', "", "propagate.cpython-311-x86_64-linux-gnu.so", ""),
         ('f"x{1}"', 'CUDAExtension("b", ["a.cu"])', "bindings", "bindings/_120_C.so", "file://{folder}"),
         ('"rdel"', 'Extension("rdel", ["a.cpp"])', "rdel", "", ""),
     ],
-    ids=["module", "distribution", "compiled module", "folder", "no GPU code"],
 )
 def test_what_an_unknown_source_built_is_found(
-    tmp_path: Path, name: str, module: str, distribution: str | None, path: str, origin: str
+    tmp_path: Path, name: str, module: str, distribution: str, path: str, origin: str
 ) -> None:
     """Right after it was installed, "keep" said that it is not installed."""
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import Extension, setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-        f"setup(name={name}, ext_modules=[{module}])\n"
-    )
-    for file_name in ("a.cu", "a.cpp"):
-        (tmp_path / file_name).write_text("")
-    file = Extension(path, SITE, distribution, code("sm_120"), (), True, True, 1)
+    setup = f"setup(name={name}, ext_modules=[{module}])\n"
+    imports = "from setuptools import Extension, setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+    put(tmp_path, {"setup.py": imports + setup, "a.cu": "", "a.cpp": ""})
+    file = Extension(path, SITE, distribution or None, code("sm_120"), (), True, True, 1)
     made = Distribution(distribution or "a", "1.0", SITE, origin=origin.format(folder=tmp_path))
     facts = installing(healthy(), made, file=file if path else None)
     sources = summarise((str(tmp_path),))
@@ -146,14 +134,11 @@ def test_what_an_unknown_source_built_is_found(
 def test_the_source_tells_its_variant_and_the_conflict(tmp_path: Path) -> None:
     folder = rasterizer_source(tmp_path / "dgr", "mcmc")
     assert "mcmc" in variants_of_source(str(folder))
-    request = request_for((str(folder),), ("sm_120",))
-    facts = with_rasterizer(package("mip"))
-    assert "mcmc" in why_not(
-        find_options(goal("sm_120"), facts, sources=summarise(request.sources)), OptionKind.KEEP
-    )
-    said = "the installed diff_gaussian_rasterization is that of Mip-Splatting"
-    assert any(said in note for note in make_plan(request, facts).notes)
-    pure = replace(request, backend="pure")
-    assert any(said in note for note in make_plan(pure, facts).notes)
+    request, facts = request_for((str(folder),), ("sm_120",)), with_rasterizer(package("mip"))
+    options = find_options(goal("sm_120"), facts, sources=summarise(request.sources))
+    assert "mcmc" in why_not(options, OptionKind.KEEP)
+    for backend in ("native", "pure"):
+        notes = make_plan(replace(request, backend=backend), facts).notes
+        assert "the installed diff_gaussian_rasterization is that of Mip-Splatting" in "".join(notes)
     own = with_rasterizer(package("mcmc"))
-    assert not any("no longer run" in note for note in make_plan(request, own).notes)
+    assert "no longer run" not in "".join(make_plan(request, own).notes)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
-from splatfix.facts import read_checkout
+from splatfix.facts.checkout import read_checkout
 from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
 from splatfix.model import Fact
 from splatfix.model.option import BUILDING

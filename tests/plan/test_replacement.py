@@ -10,17 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
-from splatfix.facts import read_checkout
+from splatfix.facts.checkout import read_checkout
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import Variant, variant
 from splatfix.model import Checkout
 from splatfix.model.steps import MakeDropin
 from splatfix.plan import NO_SOURCES, OptionKind, summarise
-from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.replacement import replacement_for
+from splatfix.plan.dropins import choose_dropins, replacement_for
 from tests.archs import goal, request_for
 from tests.files import put
 from tests.plan.machines import healthy, plan, why_not
+from tests.tables import data
 
 from .machines import argv, cuda_source, find_options, machine, make_plan, rasterizer_source, refused, step_of
 from .test_recipes import checkout_of
@@ -105,32 +105,34 @@ AFTER = {
 }
 
 
-@pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "empty"])
+@pytest.mark.parametrize("fetched", [True, False])
 @pytest.mark.parametrize("kind", [item.variant or item.module for item in DROPINS if "raster" in item.module])
 def test_each_rasterizer_that_is_served(tmp_path: Path, kind: str, fetched: bool) -> None:
     """Also where nothing but the call tells which variant it is; simple_knn comes along."""
     dropin = next(item for item in DROPINS if kind in (item.variant, item.module))
     for key in dropin.serves:
         row = row_of(key)
-        folder = checkout(
-            tmp_path / key,
-            of_variant(row, AFTER.get(kind, "")),
-            row=row if fetched else None,
-            submodules=(dropin.distribution, "simple-knn"),
-        )
+        text, submodules = of_variant(row, AFTER.get(kind, "")), (dropin.distribution, "simple-knn")
+        folder = checkout(tmp_path / key, text, row=row if fetched else None, submodules=submodules)
         assert names(folder) == [dropin.name, "simple_knn"]
         made = choose_dropins([str(folder)])
         assert not made.native
         assert sorted(item.name for item in made.dropins) == names(folder)
 
 
-@pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "empty"])
-def test_a_call_with_an_argument_that_is_lacking(tmp_path: Path, fetched: bool) -> None:
-    """Speedy-Splat passes scores and takes three values: v1 was planned for it."""
+def test_a_call_with_an_argument_that_is_lacking(tmp_path: Path) -> None:
+    """Speedy-Splat passes scores and takes three values: v1 was planned for it. And a field that nobody knows."""
     row = row_of("speedy")
-    folder = checkout(tmp_path / "speedy", of_variant(row), row=row if fetched else None)
+    for number, fetched in enumerate((row, None)):
+        folder = checkout(tmp_path / str(number), of_variant(row), row=fetched)
+        assert names(folder) == ["simple_knn"]
+        assert ("per-Gaussian scores" if fetched else "gives scores") in why(folder)
+    row = row_of("inria-v1")
+    folder = checkout(tmp_path / "gs", of_variant(row), row=row)
+    file = folder / "submodules" / "diff-gaussian-rasterization" / NAME / "__init__.py"
+    file.write_text(file.read_text().replace("    debug: int", "    debug: int\n    far_plane: int"))
     assert names(folder) == ["simple_knn"]
-    assert ("per-Gaussian scores" if fetched else "gives scores") in why(folder)
+    assert "gives far_plane, of which nothing says what it means" in why(folder)
 
 
 def test_a_third_value_of_another_meaning(tmp_path: Path) -> None:
@@ -157,47 +159,24 @@ def test_what_is_served_is_not_held_up_by_the_rest(tmp_path: Path, beside: str) 
 
 
 def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-        "setup(name='gs', ext_modules=[CUDAExtension('gs.simple_knn._C', ['a.cu'])])\n"
-    )
+    imports = "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+    setup = "setup(name='gs', ext_modules=[CUDAExtension('gs.simple_knn._C', ['a.cu'])])\n"
+    put(tmp_path, {"setup.py": imports + setup})
     assert names(tmp_path) == []
     assert "part of gs" in why(tmp_path, "gs.simple_knn")
     assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-replaces-it"
 
 
-GUARDED = "try:\n    from fused_ssim import fused_ssim\nexcept ImportError:\n    pass\n"
-
-
-@pytest.mark.parametrize(
-    ("train", "served"),
-    [
-        ("from fused_ssim import fused_ssim as fast\nfast(1, 2)\n", True),
-        ("from fused_ssim import fused_ssim\nfused_ssim(1, 2, padding='valid', train=False)\n", True),
-        ("from fused_ssim import fused_ssim\nfused_ssim(1, 2, window=7)\n", False),
-        ("from fused_ssim import FusedSSIMMap\nFusedSSIMMap.apply(1)\n", False),
-        (f"{GUARDED}fused_ssim(1, 2)\n", True),
-        (f"{GUARDED}fused_ssim(1, 2, window=7)\n", False),
-    ],
-)
+@pytest.mark.parametrize(("train", "served"), data(__file__)["fused_ssim"])
 def test_fused_ssim_by_its_call(tmp_path: Path, train: str, served: bool) -> None:
     """FastGS's own has our signature. A guarded import without a submodule asks for nothing."""
     row = row_of("inria-v1")
     folder = checkout(tmp_path / "gs", of_variant(row), train=train)
-    assert ("fused_ssim" in names(folder)) is (served and not train.startswith(GUARDED))
+    assert ("fused_ssim" in names(folder)) is (served and not train.startswith("try:"))
     (folder / "submodules" / "fused-ssim").mkdir()
     with (folder / ".gitmodules").open("a") as file:
         file.write('[submodule "f"]\n\tpath = submodules/fused-ssim\n')
     assert ("fused_ssim" in names(folder)) is served
-
-
-def test_a_rasterizer_that_nobody_knows(tmp_path: Path) -> None:
-    row = row_of("inria-v1")
-    folder = checkout(tmp_path / "gs", of_variant(row), row=row)
-    file = folder / "submodules" / "diff-gaussian-rasterization" / NAME / "__init__.py"
-    file.write_text(file.read_text().replace("    debug: int", "    debug: int\n    far_plane: int"))
-    assert names(folder) == ["simple_knn"]
-    assert "gives far_plane, of which nothing says what it means" in why(folder)
 
 
 def brings(folder: Path) -> Path:
@@ -235,26 +214,17 @@ def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "speedy", of_variant(row_of("speedy")))
     request = request_for((str(folder),), ("sm_120",), backend="pure")
     made = refused(make_plan, request, healthy())
-    said = why_not(
-        find_options(goal("sm_120"), healthy(), sources=summarise(request.sources)), OptionKind.DROPIN
-    )
+    options = find_options(goal("sm_120"), healthy(), sources=summarise(request.sources))
+    said = why_not(options, OptionKind.DROPIN)
     assert made.code == "nothing-replaces-it" and made.what.startswith(said)
     assert "gives scores" in said
     lines = [step.line() for step in made.todo]
     assert lines[0] == f"splatfix install {folder} --target sm_120"
-    assert lines[1].endswith("splatfix install simple_knn --backend pure --target sm_120"), (
-        "one can have it by its name"
-    )
+    assert lines[1].endswith("splatfix install simple_knn --backend pure --target sm_120")
     alone = replace(healthy(), checkout=read_checkout(folder, ()))
     assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), OptionKind.DROPIN)
     cpu = replace(request, backend="auto", targets=())
     assert refused(make_plan, cpu, machine(torch=None)).code != "nothing-to-replace"
-
-
-def test_what_calls_gsplat_gets_the_drop_in_for_its_compiled_module(tmp_path: Path) -> None:
-    folder = checkout_of("nerfstudio", tmp_path)
-    (folder / "model.py").write_text("from gsplat.rendering import rasterization\nrasterization()\n")
-    assert choose_dropins([str(folder)]).names == ("gsplat",)
 
 
 def test_what_nothing_imports_is_not_offered(tmp_path: Path) -> None:
@@ -265,6 +235,9 @@ def test_what_nothing_imports_is_not_offered(tmp_path: Path) -> None:
     assert choose_dropins([str(folder)]).names == ("simple_knn",)
     put(folder, {"train.py": f"import simple_knn\nimport {NAME}\n"})
     assert len(choose_dropins([str(folder)]).names) == 2
+    folder = checkout_of("nerfstudio", tmp_path / "nerfstudio")
+    put(folder, {"model.py": "from gsplat.rendering import rasterization\nrasterization()\n"})
+    assert choose_dropins([str(folder)]).names == ("gsplat",)
 
 
 def test_a_checkout_without_extensions_and_one_that_nobody_made_a_drop_in_for(tmp_path: Path) -> None:

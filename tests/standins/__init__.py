@@ -33,24 +33,9 @@ else:
 
 HERE = Path(__file__).parent
 TABLE = HERE.parents[1] / "splatfix" / "knowledge" / "data" / "stacks.json"
-SABOTAGES = (
-    "",  # computes rightly
-    "wrong-values",
-    "halved-gradients",
-    "zero-gradients",
-    "refuses",  # the extension's own check of an argument's shape
-    "no-kernel-image",
-    "illegal-address",  # the call returns; every later operation of the process fails
-    "segfault",
-    "hang",
-)
-_TYPES = {
-    "f": "const float",
-    "i": "const int",
-    "b": "const bool",
-    "o": "const py::object&",
-    "": "const Tensor&",
-}
+_TABLES: dict[str, Any] = tomllib.loads((HERE / "tables.toml").read_text(encoding="utf-8"))
+SABOTAGES = tuple(_TABLES["sabotages"])
+_KINDS = {name: kind for kind, names in _TABLES["settings"].items() for name in names}
 
 
 @functools.cache
@@ -156,7 +141,7 @@ def _bindings(variants: list[str]) -> str:
         for function, text in signatures()[variant].items():
             takes, _, gives = text.partition("->")
             texts = takes.split()
-            types = tuple(_TYPES[word.partition(":")[2]] for word in texts)
+            types = tuple(_TABLES["types"][word.partition(":")[2]] for word in texts)
             kind = kinds.setdefault(types, f"bind{len(kinds)}")
             names = " ".join(word.partition(":")[0] for word in [*texts, "->", *gives.split()])
             lines.append(f'    m.def("{function}", {kind}("{function}", "{names}"));')
@@ -193,10 +178,6 @@ def _package(variant: str) -> dict[str, str]:
     return files
 
 
-# Of the Python side, what the compiled side calls otherwise.
-_INPUTS = {"colors_precomp": "colors", "cov3D_precomp": "cov3D", "shs": "sh"}
-
-
 def _rasterizer(variant: str) -> str:
     """The Python around a rasterizer: settings, an autograd function that calls ``_C`` by position, and the module."""
     row, compiled = _row(variant), signatures()[variant]
@@ -216,8 +197,8 @@ def _rasterizer(variant: str) -> str:
     calls = {"arguments": list(map(argument, takes)), "back_arguments": list(map(argument, back_takes))}
     calls |= {"gives": gives, "back_gives": back_gives, "results": row["returns"], "kept": kept}
     names = {"function": function, "prefix": row["rasterizer_class"].removesuffix("Rasterizer")}
-    inputs = {"forward": forward, "optional": [name for name in forward if name in _OPTIONAL]}
-    inputs["inputs"] = [_INPUTS.get(name, name) for name in forward]
+    inputs = {"forward": forward, "optional": [name for name in forward if name in _TABLES["optional"]]}
+    inputs["inputs"] = [_TABLES["inputs"].get(name, name) for name in forward]
     fields = [(name, _KINDS.get(name, "torch.Tensor")) for name in settings]
     return _filled_in("rasterizer.jinja", row=row, variant=variant, fields=fields, **names, **calls, **inputs)
 
@@ -226,18 +207,6 @@ def _filled_in(template: str, **values: Any) -> str:
     text = (HERE / template).read_text(encoding="utf-8")
     filled = jinja2.Template(text, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return filled.render(values)
-
-
-_KINDS = {
-    **dict.fromkeys(("image_height", "image_width", "sh_degree"), "int"),
-    **dict.fromkeys(("prefiltered", "debug", "antialiasing", "require_depth", "require_coord"), "bool"),
-    **dict.fromkeys(("render_geo", "get_flag"), "bool"),
-    **dict.fromkeys(("tanfovx", "tanfovy", "scale_modifier", "kernel_size", "mult"), "float"),
-    "settings": "object",
-}
-"""Of the settings that are no tensors."""
-_OPTIONAL = {"dc", "shs", "colors_precomp", "scales", "rotations"}
-_OPTIONAL |= {"cov3D_precomp", "all_map", "view2gaussian_precomp"}
 
 
 def _names(text: str) -> tuple[list[str], list[str]]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import socket
 import threading
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +20,9 @@ from msgspec.structs import replace
 from splatfix.context import Context, make_context
 from splatfix.knowledge.wheel_indexes import WheelIndex
 from splatfix.model import Fact, Torch
-from splatfix.wheels import Finder, Search, Wanted, chosen_indexes
+from splatfix.wheels.listing import chosen_indexes
+from splatfix.wheels.model import Search, Wanted
+from splatfix.wheels.search import Finder
 from splatfix.wheels.web import Web
 from tests.archs import goal
 from tests.binaries.forge_elf import ElfForge
@@ -158,11 +159,11 @@ def search(wanted: Wanted, index: str | WheelIndex, context: Context, web: Web |
     indexes = (index,) if isinstance(index, WheelIndex) else chosen_indexes((index,))
     assert context.interpreter and context.torch
     web = web or Web([item.address for item in indexes], timeout=5)
-    return Finder(wanted, context, context.interpreter, context.torch, web).find(indexes)
+    return Finder(wanted, context, context.torch, web).find(indexes)
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder with ranges; ``?fault=NAME`` behind an address, or ``server.fault``, makes it misbehave."""
+    """Serves a folder; ``server.fault`` makes it misbehave."""
 
     protocol_version = "HTTP/1.1"
 
@@ -185,50 +186,19 @@ class Handler(SimpleHTTPRequestHandler):
         data, fault = path.read_bytes(), ""
         if path.suffix == ".whl" or server.everything:
             fault = server.fault
-        stated = self.headers.get("Range")
-        server.requests.append((parts.path, stated or ""))
+        server.requests.append(parts.path)
         if server.login and self.headers.get("Authorization") != server.login:
             self.send_error(401)
-            return
-        if fault == "two-faced" and stated is None:
-            data = server.other.read_bytes()
-        if fault == "status":
+        elif fault == "status":
             self.send_error(503)
-            return
-        if fault in ("elsewhere", "here"):
+        elif fault in ("elsewhere", "here"):
             self.send_response(302)
-            place = "https://127.1:1" if fault == "here" else "http://wheels.example"
-            self.send_header("Location", f"{place}/x.whl")
+            self.send_header("Location", "https://127.0.0.1:1/x.whl" if fault == "here" else server.place)
             self.send_header("Content-Length", "0")
             self.end_headers()
-            return
-        if stated is None or fault in ("no-ranges", "no-ranges-huge"):
+        else:
             self.send_response(200)
-            length = {"no-ranges-huge": 10 << 30, "cut-off": len(data) + 100}.get(fault, len(data))
-            self._send(data, length, fault)
-            return
-        first, last = (int(number) for number in stated.removeprefix("bytes=").split("-"))
-        last = min(last, len(data) - 1)
-        if first >= len(data):
-            self.send_error(416)
-            return
-        totals = {
-            "longer": len(data) + 4096,
-            "shorter": len(data) - 300,
-            "endless": 1 << 50,
-            "2**70": 1 << 70,
-        }
-        total = totals.get(fault, len(data))
-        if fault == "changing":
-            total += len(server.requests)
-        part = data[first : last + 1]
-        if fault == "other-part":
-            first, last = first + 1, last + 1
-        self.send_response(206)
-        if fault != "unstated":
-            digits = "9" * 5000 if fault == "digits" else ""
-            self.send_header("Content-Range", f"bytes {first}-{last}/{total}{digits}")
-        self._send(part, len(part) + (100 if fault == "cut-off" else 0), fault)
+            self._send(data, len(data) + 100 * (fault == "cut-off"), fault)
 
     def _send(self, data: bytes, length: int, fault: str) -> None:
         self.send_header("Content-Length", str(length))
@@ -242,7 +212,7 @@ class Handler(SimpleHTTPRequestHandler):
             time.sleep(3)
         else:
             self.wfile.write(data)
-        if fault in ("cut-off", "silent", "no-ranges-huge"):
+        if fault in ("cut-off", "silent"):
             self.close_connection = True
 
 
@@ -251,12 +221,12 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     fault = ""
-    requests: list[tuple[str, str]]
-    """(path, Range header) of each."""
+    requests: list[str]
+    """The path of each."""
     login = ""
     """The header without which it answers nothing."""
-    other: Path
-    """What it sends to whoever asks for a whole wheel, where it is two-faced."""
+    place = "http://wheels.example/x.whl"
+    """Where it leads to with the fault ``elsewhere``."""
     absent = 404
     """What it answers for what is not there."""
     software = "Python"
@@ -281,25 +251,3 @@ def serving(folder: Path) -> Iterator[Server]:
         yield server
         server.shutdown()
         thread.join()
-
-
-@contextmanager
-def answering(begin: bytes, then: bytes, pause: float) -> Iterator[str]:
-    """The address of a server that answers so, and says its last words again and again."""
-
-    def answer(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.recv(1 << 16)
-            connection.sendall(begin)
-            while True:
-                connection.sendall(then)
-                time.sleep(pause)
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"

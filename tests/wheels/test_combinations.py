@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from splatfix.core.toml import parse_toml
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.knowledge.wheel_indexes import WheelIndex, built_for
-from splatfix.wheels import Wanted, wanted_by_name, wanted_by_source
+from splatfix.wheels.model import Wanted
+from splatfix.wheels.search import wanted_by_name, wanted_by_source
 from tests.plan.machines import rasterizer_source
 
 from .forge import SYMBOL, Server, context_of, search, serving, torch_in, write_page, write_wheel

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import re
 import socket
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import Exit
-from splatfix.wheels import Search, chosen_indexes, wanted_by_name
 from splatfix.wheels import web as web_module
-from splatfix.wheels.listing import hrefs_in
-from splatfix.wheels.model import Link
+from splatfix.wheels.listing import chosen_indexes, links_of
+from splatfix.wheels.model import Link, Search
 from splatfix.wheels.names import parse_name
-from splatfix.wheels.web import RemoteFile, Web, WebError, refused_address
+from splatfix.wheels.search import wanted_by_name
+from splatfix.wheels.web import Web, WebError, refused_address
 from tests.files import put
 from tests.plan.machines import refused
 
-from .forge import Server, answering, context_of, search, serving, torch_in, write_page, write_wheel
+from .forge import Server, context_of, search, serving, torch_in, write_page, write_wheel
 
 WHEEL = "fused_ssim-1.0.0+cu128torch2.8-cp311-cp311-linux_x86_64.whl"
 
@@ -44,65 +41,28 @@ def asked(server: Server, folder: Path, web: Web | None = None) -> Search:
     )
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_parts_of_a_large_wheel(server: Server, tmp_path: Path, method: int) -> None:
-    path = write_wheel(tmp_path / "served", WHEEL, "90 120", padding=40 << 20, method=method)
-    answer = asked(server, tmp_path)
-    assert answer.best
-    if method == zipfile.ZIP_STORED:
-        assert path.stat().st_size > (40 << 20)
-    ranges = [text for _, text in server.requests if text]
-    asked_for = [text.removeprefix("bytes=").split("-") for text in ranges]
-    assert sum(int(last) - int(first) for first, last in asked_for) < (3 << 20), (
-        "only the parts that are looked at"
-    )
-    assert len(ranges) < 12, ranges
-
-
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
         ("slow", "it is too slow"),
         ("silent", "no answer in time"),
         ("cut-off", "100 more were promised"),
-        ("longer", "its server sends bytes 917504 to"),
-        ("endless", "says that it has 1048576 GiB"),
-        ("2**70", "does not say which part"),
-        ("digits", "does not say which part"),
-        ("changing", "its server sends bytes 917504 to"),
-        ("other-part", "and was asked for 0 to"),
-        ("unstated", "does not say which part"),
-        ("no-ranges-huge", "more than 64 MiB of it would have to be fetched"),
         ("status", "HTTP status 503"),
         ("elsewhere", "it leads elsewhere, and its address is not https"),
         ("here", "it leads to this machine, which nobody named"),
     ],
 )
 def test_a_server_that_misbehaves_proves_nothing(
-    server: Server, tmp_path: Path, fault: str, reason: str
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
 ) -> None:
+    monkeypatch.setattr(web_module, "_DOWNLOAD_TIMEOUT", 2.0)
     write_wheel(tmp_path / "served", WHEEL, padding=1 << 20)
     server.fault = fault
     answer = asked(server, tmp_path)
     (candidate,) = answer.candidates
     assert candidate.rejected and candidate.rejected.code == "unreachable", candidate
-    assert re.search(reason, candidate.rejected.what), candidate.rejected
+    assert reason in candidate.rejected.what
     assert answer.exit_code is Exit.UNDETERMINED
-
-
-def test_a_shorter_length_cuts_the_directory_off(server: Server, tmp_path: Path) -> None:
-    write_wheel(tmp_path / "served", WHEEL)
-    server.fault = "shorter"
-    (candidate,) = asked(server, tmp_path).candidates
-    assert candidate.rejected and candidate.rejected.code in ("damaged", "unreachable")
-
-
-def test_without_ranges_a_small_wheel_is_fetched_whole(server: Server, tmp_path: Path) -> None:
-    path = write_wheel(tmp_path / "served", WHEEL, padding=1 << 20)
-    server.fault = "no-ranges"
-    answer = asked(server, tmp_path)
-    assert answer.best and answer.best.size == path.stat().st_size
-    assert sum(bool(text) for _, text in server.requests) == 1
 
 
 @pytest.mark.parametrize("fault", ["status", "silent", "cut-off", "elsewhere"])
@@ -136,31 +96,11 @@ def test_nobody_there(tmp_path: Path) -> None:
     assert answer.exit_code is Exit.UNDETERMINED and "refused" in answer.unanswered[0].why.lower()
 
 
-HEAD = b"HTTP/1.1 200 OK\r\n"
-CHUNKS = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.mark.parametrize("pause", [0, 0.05])
-@pytest.mark.parametrize(
-    ("begin", "then"),
-    [
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-        (HEAD, b"A: b\r\n"),
-        (HEAD + b"A: ", b"b"),
-        (CHUNKS + b"1;", b"x"),
-        (CHUNKS, b"1;x\r\na\r\n"),
-        (CHUNKS + b"0\r\n", b"A: b\r\n"),
-        (HEAD + b"\r\n", b"x"),
-        (b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n", b"x"),
-    ],
-)
-def test_an_answer_without_end(begin: bytes, then: bytes, pause: float) -> None:
-    """One deadline for headers, chunks, trailers and redirects, however often something comes."""
-    started = time.monotonic()
-    with answering(begin, then, pause) as address, pytest.raises(WebError) as error:
-        Web([address], timeout=1, deadline=1).page(address)
-    assert time.monotonic() - started < 3
-    assert re.match("it is too slow" if pause else "it is too slow|got more|it sends more", str(error.value))
+def test_a_page_has_a_deadline_however_often_something_comes(server: Server, tmp_path: Path) -> None:
+    put(tmp_path / "served", {"index.html": "x" * 2000})
+    server.fault, server.everything = "slow", True
+    with pytest.raises(WebError, match="it is too slow: not at its end after 1 s"):
+        Web([server.address], timeout=1, deadline=1).page(server.address + "/")
 
 
 def test_a_search_has_one_deadline() -> None:
@@ -168,19 +108,13 @@ def test_a_search_has_one_deadline() -> None:
         Web(search=0).page("https://wheels.example/")
 
 
-@pytest.mark.parametrize(
-    "piece", ["<a ", "<a x='", '<a href="', "<", "<!--", "<script", "<a" + " " * 99, "&", "<a =/"]
-)
-def test_a_page_is_read_in_linear_time(piece: str) -> None:
-    started = time.process_time()
-    hrefs_in("<a href=x>" + piece * (2_000_000 // len(piece)) + "&#" + "9" * 5000)
-    assert time.process_time() - started < 2
-
-
 def test_the_links_of_a_page() -> None:
     page = """<A class=x HREF='a&amp;b' data-yanked>.</a><!-- <a href=no> --><a href = "c>d"
-        data-requires-python=">=3.8">.</a><script>"<a href=no>"</script><abbr href=no><a name=x><a href=e><a href="&#%s;">"""
-    assert hrefs_in(page % ("9" * 5000)) == [("a&b", True), ("c>d", False), ("e", False)]
+        data-requires-python=">=3.8">.</a><script>"<a href=no>"</script><abbr href=no><a name=x><a href=e>"""
+    links = [("https://x.org/a&b", True), ("https://x.org/c>d", False), ("https://x.org/e", False)]
+    assert [(link.address, link.yanked) for link in links_of("https://x.org/", page)] == links
+    with pytest.raises(WebError, match="its page cannot be read"):
+        links_of("https://x.org/", f"<a href='&#{'9' * 5000};'>")
 
 
 TAGS = ".".join(f"a{number}" for number in range(600))
@@ -207,12 +141,14 @@ def test_a_login_goes_to_its_own_host_alone(
     assert web.page(f"{server.address}/private/")[1] == "ours"
     with pytest.raises(WebError, match="status 401: it asks for a login"):
         Web([server.address]).page(f"{server.address}/private/")
-    redirect = b"HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: "
-    with answering(redirect + f"{server.address}/private/\r\n\r\n".encode(), b"", 1) as address:
+    with pytest.raises(WebError, match="holds a login"):
+        web.page(named)
+    with serving(tmp_path / "served") as other:
+        other.fault, other.everything, other.place = "elsewhere", True, f"{server.address}/private/"
         with pytest.raises(WebError, match="status 401"):
-            Web([address.replace("://", "://u:s3cret@"), server.address]).page(address)
-        with pytest.raises(WebError, match="holds a login"):
-            web.page(named)
+            Web([other.address.replace("://", "://u:s3cret@"), server.address]).page(
+                f"{other.address}/private/"
+            )
     assert "s3cret" not in str(asked_for)
     assert "s3cret" not in refused(chosen_indexes, (f"{named.replace('s3', 's/3')}/x",)).what
 
@@ -228,37 +164,18 @@ def test_a_path_with_an_at_is_no_login(tmp_path: Path, monkeypatch: pytest.Monke
         assert error.code == "odd-login" and "cret" not in error.what
 
 
-def test_a_page_without_end(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_module, "MOST_PAGE", 1 << 20)
-    put(tmp_path / "served", {"index.html": "<a href='x'>x</a>" * 100_000})
-    with pytest.raises(WebError, match="more than 1 MiB"):
-        Web([server.address]).page(server.address + "/")
-
-
-def test_more_of_a_wheel_than_is_read(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("bound", "file"), [("MOST_PAGE", "index.html"), ("MOST_FETCHED", WHEEL)])
+def test_what_is_too_large(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, file: str
 ) -> None:
-    monkeypatch.setattr(web_module, "MOST_FETCHED", 1 << 20)
-    put(tmp_path / "served", {"a.bin": bytes(3 << 20)})
-    file = RemoteFile(Web([server.address]), f"{server.address}/a.bin")
-    assert file[len(file) :] == b"" == file[1 << 17 : (1 << 17) - 5]
-    with pytest.raises(WebError, match="more than 1 MiB would have to be read"):
-        file.find(b"x", 0, len(file))
-
-
-def test_any_part_of_a_remote_file_is_that_of_the_file(server: Server, tmp_path: Path) -> None:
-    data = random.Random(36).randbytes(700_001)
-    put(tmp_path / "served", {"a.bin": data})
-    file, choose = RemoteFile(Web([server.address]), f"{server.address}/a.bin"), random.Random(7)
-    assert len(file) == len(data)
-    for _ in range(200):
-        start = choose.randrange(len(data))
-        stop = min(len(data), start + choose.choice([0, 1, 64, 4096, 300_000]))
-        assert file[start:stop] == data[start:stop]
-        needle = data[start : start + 9]
-        low = choose.randrange(start + 1)
-        assert file.find(needle, low, len(data)) == data.find(needle, low, len(data))
-    assert file.find(b"not in there, surely", 0, len(data)) == -1
+    monkeypatch.setattr(web_module, bound, 1 << 20)
+    asked(server, tmp_path)
+    put(tmp_path / "served", {file: bytes(2 << 20)})
+    answer = search(
+        wanted_by_name("fused_ssim"), server.address + "/", context_of(torch_in(tmp_path / "torch"))
+    )
+    rejected = [item.rejected.what for item in answer.candidates if item.rejected]
+    assert [*rejected, *(item.why for item in answer.unanswered)] == ["it has more than 1 MiB"]
 
 
 @pytest.mark.parametrize(
@@ -293,14 +210,9 @@ def test_a_page_cannot_lead_to_files_of_this_machine(server: Server, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("left_out", "code", "reason"),
-    [
-        ("METADATA", "damaged", "0 METADATA"),
-        ("_C.cpython", "no-gpu-code", "it holds no compiled library"),
-        ("__init__.py", "wrong-face", "it has no package"),
-    ],
+    ("left_out", "reason"), [("METADATA", "0 METADATA"), ("__init__.py", "it has no package")]
 )
-def test_what_a_wheel_must_hold(tmp_path: Path, left_out: str, code: str, reason: str) -> None:
+def test_what_a_wheel_must_hold(tmp_path: Path, left_out: str, reason: str) -> None:
     name = "diff_gaussian_rasterization-0.0.0-cp311-cp311-linux_x86_64.whl"
     whole = write_wheel(tmp_path / "whole", name, variant="inria-v1")
     (tmp_path / "less").mkdir()
@@ -309,7 +221,5 @@ def test_what_a_wheel_must_hold(tmp_path: Path, left_out: str, code: str, reason
             if left_out not in member:
                 less.writestr(member, archive.read(member))
     context = context_of(torch_in(tmp_path / "torch"))
-    answer = search(wanted_by_name("inria-v1"), str(tmp_path / "less"), context)
-    (candidate,) = answer.candidates
-    assert candidate.rejected and candidate.rejected.code == code, candidate
-    assert reason in candidate.rejected.what
+    (rejected,) = search(wanted_by_name("inria-v1"), str(tmp_path / "less"), context).rejected
+    assert reason in rejected.why

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.codec import from_json
 from splatfix.core.toml import parse_toml
-from splatfix.facts.system.playback import RawMachine
+from splatfix.facts.system.playback import NO_NVML, RawMachine
 
 ANSWERS = parse_toml((Path(__file__).parent / "answers.toml").read_text(encoding="utf-8"))
 FILES, COMMANDS = ANSWERS["files"], ANSWERS["commands"]
@@ -24,25 +25,26 @@ class Parts:
     def __init__(self, source: str, system: str = "linux", machine: str = "x86_64") -> None:
         self.windows = system == "windows"
         about = {"source": f"simulated: {source}", "system": system, "machine": machine}
-        paths: dict[str, Any] = {"exists": [], "links": {}, "scripts": [], "modified": {}}
-        self.raw = RawMachine(about, paths=paths)
+        paths: dict[str, Any] = {"exists": [], "links": {}, "scripts": []}
+        self.raw: dict[str, Any] = {"machine": about, "paths": paths, "nvml": NO_NVML, "binaries": {}}
+        self.raw |= {"files": {}, "env": {}, "commands": [], "symbols": []}
         self.site = self.cudart = ""
         """The site-packages folder of its Python, and the number of torch's CUDA runtime library."""
 
     def file(self, path: str, text: str) -> None:
-        self.raw.files[path] = text
+        self.raw["files"][path] = text
 
     def exists(self, *paths: str) -> None:
-        self.raw.paths["exists"] += paths
+        self.raw["paths"]["exists"] += paths
 
     def link(self, path: str, target: str) -> None:
-        self.raw.paths["links"][path] = target
+        self.raw["paths"]["links"][path] = target
 
     def command(
         self, argv: Iterable[str], stdout: str = "", stderr: str = "", returncode: int | None = 0
     ) -> None:
         answer = {"argv": list(argv), "returncode": returncode, "stdout": stdout, "stderr": stderr}
-        self.raw.commands.append(answer)
+        self.raw["commands"].append(answer)
 
     def linux(self, pretty: str, kernel: str, *, glibc: str, gib: int, cores: int, swap_gib: int = 8) -> None:
         """What every Linux says of itself."""
@@ -67,24 +69,25 @@ class Parts:
         self.file("/proc/self/limits", FILES["limits"].format(processes=gib * 4000))
         self.exists("/sys/fs/cgroup/cgroup.controllers", "/dev/shm", "/usr/bin/getconf", "/usr/bin/ldd")
         self.command(["getconf", "GNU_LIBC_VERSION"], f"glibc {glibc}\n")
-        self.raw.env.update(HOME="/home/user", PATH="/usr/local/bin:/usr/bin:/bin")
+        self.raw["env"].update(HOME="/home/user", PATH="/usr/local/bin:/usr/bin:/bin")
         self.link("/bin", "/usr/bin")
         self.link("/lib", "/usr/lib")
         newest = ANSWERS["libstdcxx"].get(glibc, ANSWERS["libstdcxx"]["2.35"])
         minor = int(glibc.split(".")[1])
+        arch = self.raw["machine"]["machine"]
         provided = {
             "libc.so.6": [f"GLIBC_2.{number}" for number in (17, *range(28, minor + 1))],
             "libstdc++.so.6": ["GLIBCXX_3.4.29", "CXXABI_1.3.11", *newest],
             "libgcc_s.so.1": [],
         }
         for library, versions in provided.items():
-            path = f"/lib/{self.raw.machine['machine']}-linux-gnu/{library}"
+            path = f"/lib/{arch}-linux-gnu/{library}"
             self.exists(path)
             self._symbols("provided_versions", path, versions)
             self._symbols("provided_versions", f"/usr{path}", versions)
 
     def _symbols(self, call: str, path: str, answer: Any) -> None:
-        self.raw.symbols.append({"call": call, "arguments": [path], "answer": answer})
+        self.raw["symbols"].append({"call": call, "arguments": [path], "answer": answer})
 
     def card(self, bus: str, vendor: str, device: str, driver: str, kind: str = "0x030000") -> None:
         """A display controller on the PCI bus, as /sys/bus/pci/devices shows it."""
@@ -150,7 +153,7 @@ class Parts:
         self.exists(f"{library}/libcudart.so", "/usr/local/cuda")
         self.link(f"{root}/lib64", library)
         self.link("/usr/local/cuda", root)
-        self.raw.env["PATH"] = f"/usr/local/cuda/bin:{self.raw.env['PATH']}"
+        self.raw["env"]["PATH"] = "/usr/local/cuda/bin:" + self.raw["env"]["PATH"]
         self._nvcc("/usr/local/cuda/bin/nvcc", release, "/usr/local/cuda/bin/..")
 
     def debian_toolkit(self, release: str) -> None:
@@ -158,8 +161,8 @@ class Parts:
         own = "/usr/lib/nvidia-cuda-toolkit"
         for nvcc in ("/usr/bin/nvcc", f"{own}/bin/nvcc"):
             self._nvcc(nvcc, release, "")
-            self.raw.commands[-1]["stderr"] = COMMANDS["debian_dryrun"].format(own=own)
-        self.raw.paths["scripts"].append("/usr/bin/nvcc")
+            self.raw["commands"][-1]["stderr"] = COMMANDS["debian_dryrun"].format(own=own)
+        self.raw["paths"]["scripts"].append("/usr/bin/nvcc")
         self._headers("/usr", release)
         self.exists("/usr/bin/ptxas", "/usr/bin/cudafe++", f"{own}/bin/cicc")
         self.exists(f"{own}/libdevice/libdevice.10.bc", "/usr/lib/x86_64-linux-gnu/libcudart.so")
@@ -187,7 +190,7 @@ class Parts:
         """A Python environment (``venv``, ``uv`` or ``conda``) with the ``packages`` of one list of answers.toml."""
         short = ".".join(version.split(".")[:2])
         tag = short.replace(".", "")
-        system, arch = self.raw.machine["system"], self.raw.machine["machine"]
+        system, arch = self.raw["machine"]["system"], self.raw["machine"]["machine"]
         self.site, executable = f"{prefix}/lib/python{short}/site-packages", f"{prefix}/bin/python"
         self.suffix, platform = f".cpython-{tag}-{arch}-linux-gnu.so", f"linux-{arch}"
         slash = "/"
@@ -212,7 +215,7 @@ class Parts:
             "bits": 64,
             "abiflags": "",
         }
-        self.raw.machine.update(python=executable, own_python=executable)
+        self.raw["machine"].update(python=executable, own_python=executable)
         self.command([executable, "{splatfix}/facts/environment/probe_env.py"], json.dumps(answer) + "\n")
         self.exists(self.site, executable)
         start = f"home = {base}/bin\n"
@@ -224,7 +227,7 @@ class Parts:
             self.file(f"{prefix}{slash}pyvenv.cfg", start + rest)
         else:
             self.exists(f"{prefix}/conda-meta/history")
-            self.raw.env["CONDA_PREFIX"] = prefix
+            self.raw["env"]["CONDA_PREFIX"] = prefix
         for name, number in ANSWERS["packages"][packages].items():
             record = f"{name}-{number}.dist-info/METADATA,,\n"
             self._distribution(name, number, record, "conda" if kind == "conda" else "pip")
@@ -236,7 +239,7 @@ class Parts:
         self.file(f"{info}/RECORD", record)
 
     def _binary(self, path: str, size: int, needed: Sequence[str], code: Sequence[str], count: int) -> None:
-        self.raw.binaries[path] = {
+        self.raw["binaries"][path] = {
             "format": "pe" if self.windows else "elf",
             "size": size,
             "needed": needed,
@@ -290,10 +293,9 @@ class Parts:
 
     def nvml(self, gpus: Sequence[Mapping[str, Any]] | None = None, **answer: Any) -> None:
         """What NVML answers through pynvml: the driver and its GPUs, or an error."""
-        self.raw.nvml.clear()
-        self.raw.nvml.update(answer)
+        self.raw["nvml"] = dict(answer)
         if gpus is not None:
-            self.raw.nvml["gpus"] = [_gpu(index, **fields) for index, fields in enumerate(gpus)]
+            self.raw["nvml"]["gpus"] = [_gpu(index, **fields) for index, fields in enumerate(gpus)]
 
     def libcuda(self, answer: Mapping[str, Any] | None) -> None:
         """What the driver library answers; where its machine does not say, as NVML does."""
@@ -301,10 +303,10 @@ class Parts:
         library = "libcuda.so.1"
         if self.windows:
             library = "nvcuda.dll"
-        elif wsl in self.raw.paths["exists"]:
+        elif wsl in self.raw["paths"]["exists"]:
             library = wsl
-        argv = [self.raw.machine["own_python"], "{splatfix}/facts/machine/probe_cuda.py", library]
-        self.command(argv, json.dumps(answer or _libcuda_like(self.raw.nvml, library)))
+        argv = [self.raw["machine"]["own_python"], "{splatfix}/facts/machine/probe_cuda.py", library]
+        self.command(argv, json.dumps(answer or _libcuda_like(self.raw["nvml"], library)))
 
 
 def simulate(description: Mapping[str, Any]) -> RawMachine:
@@ -330,14 +332,14 @@ def simulate(description: Mapping[str, Any]) -> RawMachine:
         parts.nvml(**fields.pop("nvml"))
     # what the machine says for itself holds against what its parts said
     parts.exists(*exists)
-    parts.raw.files.update(files)
-    parts.raw.env.update(env)
+    parts.raw["files"].update(files)
+    parts.raw["env"].update(env)
     for command in commands:
         parts.command(**command)
     parts.libcuda(libcuda)
     if fields:
         raise ValueError(f"no such parts: {', '.join(fields)}")
-    return parts.raw
+    return from_json(RawMachine, parts.raw)
 
 
 def _gpu(

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from html import escape
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import jinja2
 from msgspec.structs import replace
 
-from splatfix.app.options import options_for
+from splatfix.app.options import lanes
 from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
@@ -31,6 +32,7 @@ from splatfix.knowledge.stacks import recipe, variant
 from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
 from splatfix.model import Fact, Facts
+from splatfix.plan import rank
 from splatfix.plan.case import Case, driver_objection
 from tools.machines import description
 from tools.machines.parts import simulate
@@ -120,8 +122,7 @@ class Answer:
 def answer(machine: Machine) -> Answer:
     """What the page says of a machine."""
     facts = facts_of(machine)
-    options: dict[str, Any] = to_json(options_for(make_context(facts)))
-    return Answer(options, plain_pip(facts))
+    return Answer(to_json(rank(Case(context=make_context(facts), lanes=lanes()))), plain_pip(facts))
 
 
 def plain_pip(facts: Facts) -> tuple[str, str]:
@@ -286,18 +287,20 @@ def gpu_rows() -> list[dict[str, Any]]:
 
 def page(document: Mapping[str, Any]) -> str:
     """The page with its data, one HTML file."""
-    text = (HERE / "page.html").read_text(encoding="utf-8")
-    # "</" would end the script element
-    data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
     # where the table has its numbers from, for who reads without JavaScript
     builds = [build.source for release in releases() for build in release.builds]
     floors = [source_of_floors(cuda, ()) for cuda in ((11, 8), (12, 0), (13, 0))]
-    compiled = [row["source"] for row in document["gpus"]]
-    lines = []
-    for name, sources in (("torch", builds), ("drivers", floors), ("compiled by", compiled)):
-        lines += [f"<li><small>{name}: {escape(source)}</small></li>" for source in dict.fromkeys(sources)]
-    text = text.replace("<!-- sources -->", "\n".join(lines))
-    return text.replace("<!-- table -->", _table_of(document)).replace("<!-- data -->", data)
+    named = {"torch": builds, "drivers": floors, "compiled by": [row["source"] for row in document["gpus"]]}
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((HERE / "page.html").read_text(encoding="utf-8"))
+    return template.render(
+        drivers=[row["key"] for row in document["drivers"] if row["key"] != "unknown"],
+        gpus=document["gpus"],
+        first_options=defaultdict(str, _first_options(document)),
+        sources=[(name, source) for name, sources in named.items() for source in dict.fromkeys(sources)],
+        # "</" would end the script element
+        data=json.dumps(document, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/"),
+    )
 
 
 def document_of(answers: Iterable[Answer | None]) -> dict[str, Any]:
@@ -324,27 +327,15 @@ def _driver_row(row: Mapping[str, Any]) -> dict[str, str]:
 _TABLE_SYSTEM, _TABLE_PYTHON = "ubuntu24", "3.12"
 
 
-def _table_of(document: Mapping[str, Any]) -> str:
+def _first_options(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
     """The torch of the first option for each card and driver on one system, for who reads without JavaScript."""
     texts, options, answers = document["texts"], document["options"], document["answers"]
-    drivers = [row for row in document["drivers"] if row["key"] != "unknown"]
-    head = "".join(f'<th scope="col">{escape(row["key"])}</th>' for row in drivers)
-    cells: dict[tuple[str, str], str] = {}
     for machine, number in zip(machines(), document["combinations"], strict=True):
         if machine.python != _TABLE_PYTHON or machine.system["key"] != _TABLE_SYSTEM:
             continue
         if number >= 0 and (available := answers[number][0]):
             torch, cuda, _, _ = (texts[item] for item in options[available[0]][1])
-            cells[machine.gpu["cc"], machine.driver["key"]] = f"{torch}, CUDA {cuda}"
-    lines = []
-    for gpu, row in zip(MACHINES["gpus"], document["gpus"], strict=True):
-        own = [cells.get((gpu["cc"], driver["key"]), "none") for driver in drivers]
-        columns = "".join(f"<td>{escape(text)}</td>" for text in own)
-        lines.append(
-            f'<tr><th scope="row">{escape(row["label"])}</th><td>{escape(row["cuda"])}</td>{columns}</tr>'
-        )
-    body = "\n".join(lines)
-    return f'<thead><tr><th scope="col">GPU</th><th scope="col">compiled by</th>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>'
+            yield (Arch.parse(machine.gpu["cc"]).sm, machine.driver["key"]), f"{torch}, CUDA {cuda}"
 
 
 def all_answers() -> list[Answer | None]:

@@ -7,7 +7,7 @@ from splatfix.certify.stacks.subject import METRICS, RENDER
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.source_pattern import NamePattern
 from splatfix.core.step import Step, run, value_options
-from splatfix.facts import Reach, as_reached, find_trainers
+from splatfix.facts.checkout import Reach, as_reached, find_trainers
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Checkout

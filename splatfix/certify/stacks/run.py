@@ -33,7 +33,7 @@ from splatfix.core.files import make_folder, object_in, write_json
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import run, say
 from splatfix.core.words import few
-from splatfix.facts import read_arguments
+from splatfix.facts.checkout import read_arguments
 from splatfix.model import Facts
 
 Tell = Callable[[str, Mapping[str, Any]], None]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.evidence import file_of
-from splatfix.checks.registry import Check, checks_of
+from splatfix.checks.registry import Check, Wording, Words, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.imports import MissingModules, brought_by, from_git, missing_modules, pip_arguments
@@ -34,25 +34,17 @@ check = checks_of("checkout")
 _SHOWN = 8
 
 
-@check("imports-missing", "What the Python code imports is installed")
+@check("imports-missing")
 def imports_missing(context: Context, this: Check) -> Iterator[Finding]:
-    """What the scripts and the packages of a checkout import when they start is read from their own text, through all their
-    own modules, and compared with the environment's; so is what the packages declare that they need. Scripts are those that
-    train, render or measure by their names; where there are none, those that the README starts in the top folder, or that
-    can be started at all. What only other scripts of the README need is a warning. Else each comes up by itself, "No module named
-    'plyfile'", after a build of many minutes. Left out is what may fail without harm: an import in a `try`, one for type
-    checkers, one behind a condition or inside a function. A module that has to be compiled against torch is named with
-    its repository; of one that is in no list, only that it is missing."""
     checkout = context.checkout
     if checkout is None:
         return
     packages = _packages(checkout)
-    of_packages: list[ImportedModule] = []
-    for source in packages:
-        of_packages += source.needs
+    of_packages = [need for source in packages for need in source.needs]
     at_start = [need for need in checkout.needs if not need.beside]
     yield from _lacking(context, this, checkout, packages, [*at_start, *of_packages])
     named = {need.name for need in of_packages}
+    # of scripts that one can do without
     optional = [need for need in checkout.needs if need.beside and need.name not in named]
     yield from _lacking(context, this, checkout, [], optional)
 
@@ -64,7 +56,7 @@ def _lacking(
     packages: Sequence[Source],
     needs: Sequence[ImportedModule],
 ) -> Iterator[Finding]:
-    """What these imports and these packages lack; of scripts that one can do without only a warning."""
+    """Report what these imports and these packages lack."""
     facts = context.facts
     brought = brought_by(_packages(checkout))
     # of an empty submodule submodules-missing tells
@@ -80,43 +72,35 @@ def _lacking(
         unknown=tuple(name for name in missing.unknown if canonicalize_name(name) not in declared),
         addresses={**missing.addresses, **from_address},
     )
-    beside = any(need.beside for need in missing.places)
-    requirements = {name_of(text): text for text in missing.requirements}
-    only_declared = []
-    for name, (text, _) in declared.items():
-        if name not in requirements:
-            only_declared.append(text)
-        # what the packages declare names versions, a table of imports does not
-        requirements[name] = text
+    imported = {name_of(text): text for text in missing.requirements}
+    only_declared = [text for name, (text, _) in declared.items() if name not in imported]
+    # what the packages declare names versions, a table of imports does not
+    requirements = {**imported, **{name: text for name, (text, _) in declared.items()}}
     requirements = {name: text for name, text in requirements.items() if name not in from_address}
-    sentences = []
-    if missing.places:
-        importer = "the code"
-        if beside:
-            importer = "scripts that its README starts"
-        modules = ", ".join(need.name for need in missing.places)
-        sentences.append(f"Imported by {importer}, and not installed: {modules}.")
-    if only_declared:
-        sentences.append(f"Declared by its packages, and not installed: {', '.join(only_declared)}.")
-    installable = requirements or missing.repositories or missing.addresses
     evidence = []
     for need in missing.places[:_SHOWN]:
-        location = f"{need.file}:{need.line}"
-        evidence.append(Evidence(location, f"import {need.name}", "its syntax tree"))
+        evidence.append(Evidence(f"{need.file}:{need.line}", f"import {need.name}", "its syntax tree"))
     for text, source in list(declared.values())[:_SHOWN]:
         evidence.append(Evidence(source.label, text, "install_requires or pyproject.toml"))
     evidence.append(Evidence("installed", "none of them", context.environment.modules.found_via))
-    report, subject = this.warn, ""
-    # what is in no list may be a module of the stack's own, which nothing here can install
-    if installable and not beside:
-        report = this.fail
+    beside = any(need.beside for need in missing.places)
     if beside:
-        subject = "beside"
+        case = "beside"
+    elif not missing.places:
+        case = "declared"
+    else:
+        case = "imported-and-declared" if only_declared else "imported"
+    report = this.warn
+    # what is in no list may be a module of the stack's own, which nothing here can install
+    if not beside and (requirements or missing.repositories or missing.addresses):
+        report = this.fail
     yield report(
-        " ".join(sentences),
-        subject=subject,
+        case,
+        subject="beside" if beside else "",
         evidence=evidence,
         remedy=_install_missing(context, list(requirements.values()), missing),
+        modules=", ".join(need.name for need in missing.places),
+        declared=", ".join(only_declared),
     )
 
 
@@ -190,28 +174,31 @@ def _register(record: Breakage, text: CheckText) -> None:
                 own = [replace(match, file=file_of(item, match.file)) for match in own]
             # what is reached at import stops the program; what a function does may never be called
             first = next((match for match in own if match.at_import), own[0])
-            report, subject = this.warn, first.file
-            if first.at_import:
-                report = this.fail
-            if item is not None:
-                subject = item.path
+            report = this.fail if first.at_import else this.warn
             evidence = []
             for match in own[:_SHOWN]:
                 evidence.append(Evidence(f"{match.file}:{match.line}", match.text, "its syntax tree"))
             if cause:
                 evidence.append(Evidence("here", cause, distributions.found_via))
-            remedy: tuple[str | Step, ...] = (f"In the code: {record.cure}.",)
+            remedy: list[Step] = []
             if text.install:
-                remedy = (pip(context.facts, "install", text.install),)
+                remedy = [pip(context.facts, "install", text.install)]
             elif item is not None and record.edits:
-                copy = context.install(item.source.folder)
-                remedy = (f"In the code: {record.cure}. Or let splatfix do it on a copy:", copy)
-            shown = first.text or record.title
-            summary = text.summary.format(cause=cause, file=first.file, line=first.line, text=shown)
-            yield report(summary, subject=subject, evidence=evidence, remedy=remedy)
+                in_code = say(f"In the code: {record.cure}. Or let splatfix do it on a copy:")
+                remedy = [in_code, context.install(item.source.folder)]
+            yield report(
+                subject=first.file if item is None else item.path,
+                evidence=evidence,
+                remedy=remedy or None,
+                cause=cause,
+                file=first.file,
+                line=first.line,
+                text=first.text or record.title,
+                cure=record.cure,
+            )
 
-    look.__doc__ = text.page
-    check(text.code, text.title)(look)
+    words = Words(text.summary, ("In the code: {cure}.",))
+    check(text.code, Wording(text.title, text.page, {"warn": words, "fail": words}))(look)
 
 
 for _record in breakages():

@@ -17,78 +17,64 @@ from splatfix.model import Checkout, Evidence, Finding, SplatPackage
 check = checks_of("checkout")
 
 
-@check("rasterizer-api-mismatch", "The checkout calls the rasterizer that is installed", of_environment=True)
+@check("rasterizer-api-mismatch", of_environment=True)
 def rasterizer_api_mismatch(context: Context, this: Check) -> Iterator[Finding]:
-    """Each stack calls its own variant of the rasterizer: other settings, other parameters, another number of results. The
-    call in the checkout is compared with the installed package's source, both read as syntax trees. A mismatch ends in
-    "unexpected keyword argument 'antialiasing'" or "too many values to unpack"."""
-    checkout = context.checkout
-    packages = context.environment.packages
+    checkout, packages = context.checkout, context.environment.packages
     if checkout is None:
         return
     groups = alternatives(checkout.calls)
     if groups and packages.value is None:
-        reason = Evidence("reason", packages.error or "the facts are of an older splatfix")
-        yield this.unknown("Which rasterizer is installed is not known.", evidence=reason)
+        reason = packages.error or "the facts are of an older splatfix"
+        yield this.unknown(evidence=Evidence("reason", reason))
         return
     installed = {package.module: package for package in reversed(packages.value or ())}
     for (file, function, module), calls in groups.items():
         package = installed.get(module)
         if package is None or package.settings is None:
             continue  # ext-not-installed tells of the first; of the second nothing is known
-        problems = fewest(calls, installed_face(package))
-        evidence = (
-            Evidence(f"{file}:{calls[0].line}", call_words(calls[0]), "its syntax tree"),
-            Evidence(package.folder, fingerprint(package), packages.found_via),
-        )
         variant = " or ".join(variant_names(package)) or "an unknown variant"
         if package.dropin:
             variant = f"splatfix's drop-in {package.dropin}"
-        subject = f"{file}:{function}"
+        report, remedy = this.ok, tuple[Step, ...]()
+        problems = fewest(calls, installed_face(package))
         if problems:
-            yield this.fail(
-                f"{function}() does not fit the installed {module} ({variant}): {'; '.join(problems)}.",
-                subject=subject,
-                evidence=evidence,
-                remedy=_own_rasterizer(context, checkout, module),
-            )
-        else:
-            fits = f"{function}() fits the installed {module} ({variant})."
-            yield this.ok(fits, subject=subject, evidence=evidence)
+            report, remedy = this.fail, _own_rasterizer(context, checkout, module)
+        yield report(
+            subject=f"{file}:{function}",
+            evidence=(
+                Evidence(f"{file}:{calls[0].line}", call_words(calls[0]), "its syntax tree"),
+                Evidence(package.folder, fingerprint(package), packages.found_via),
+            ),
+            remedy=remedy,
+            function=function,
+            module=module,
+            variant=variant,
+            problems="; ".join(problems),
+        )
 
 
-@check("ext-not-installed", "Extensions that the checkout imports are installed", of_environment=True)
+@check("ext-not-installed", of_environment=True)
 def ext_not_installed(context: Context, this: Check) -> Iterator[Finding]:
-    """The checkout's Python files import splatting extensions by name. One that is not in the target environment ends the
-    start of training in "No module named ...", unless the import is guarded (see silent-fallback)."""
-    checkout = context.checkout
-    installed = installed_modules(context)
+    checkout, installed = context.checkout, installed_modules(context)
     if checkout is None or installed is None:
         return
-    listed = ", ".join(sorted(installed)) or "no splatting package"
     # what a checkout that is itself a package (gsplat) provides need not be installed to be imported there
     own: set[str] = set()
     for item in checkout.sources:
         if item.path == ".":
             own |= {*item.source.packages, *item.source.modules}
             own |= {shadow.module for shadow in checkout.shadows}
+    listed = ", ".join(sorted(installed)) or "no splatting package"
+    evidence = Evidence("installed", listed, context.environment.packages.found_via)
     for name in checkout.imports:
-        if name in installed or name in own or name.removesuffix("_cuda") in own:
-            continue
-        yield this.fail(
-            f"The checkout imports {name}, which is not installed.",
-            subject=name,
-            evidence=Evidence("installed", listed, context.environment.packages.found_via),
-            remedy=_own_rasterizer(context, checkout, name),
-        )
+        if not {name, name.removesuffix("_cuda")} & own and name not in installed:
+            remedy = _own_rasterizer(context, checkout, name)
+            yield this.fail(subject=name, evidence=evidence, remedy=remedy, name=name)
 
 
-@check("silent-fallback", "Nothing is replaced by a slow path without a word", of_environment=True)
+@check("silent-fallback", of_environment=True)
 def silent_fallback(context: Context, this: Check) -> Iterator[Finding]:
-    """Some stacks wrap the import of fused_ssim or SparseGaussianAdam in a bare `except`. A broken or absent extension is
-    then replaced by a slow path, and nothing says so. splatfix looks whether what such an import asks for is there."""
-    checkout = context.checkout
-    installed = installed_modules(context)
+    checkout, installed = context.checkout, installed_modules(context)
     if checkout is None or installed is None:
         return
     packages = {package.module: package for package in reversed(context.packages)}
@@ -100,24 +86,24 @@ def silent_fallback(context: Context, this: Check) -> Iterator[Finding]:
         # classes alone: the source of a package tells nothing of the functions that a compiled part brings
         classes = {name for name in item.names if name[:1].isupper()}
         stack, broken = _does_without(checkout, module), _broken(context, package)
-        report, state, remedy = this.ok, " is there", tuple[Step, ...]()
+        report, case, remedy = this.ok, "", tuple[Step, ...]()
         if module not in installed and stack:
-            report = this.skip
-            state = f" is not installed; {stack} does not bring it and goes on without it"
-        elif module not in installed:
-            report, state = this.warn, " is not installed; the code goes on without it, slower"
-            remedy = _own_rasterizer(context, checkout, module)
-        elif broken:
-            report, state = this.warn, f" is broken ({broken}); the code goes on without it, slower"
+            report, case = this.skip, "not-needed"
+        elif module not in installed or broken:
+            report, case = this.warn, "broken" if broken else "not-installed"
             remedy = _own_rasterizer(context, checkout, module)
         elif package and package.classes and not classes <= set(package.classes):
-            report, state = this.skip, ": the installed variant does not have it; the code goes on without it"
+            report, case = this.skip, "other-variant"
         guard = f"import of {item.module} catches {item.catches}"
         yield report(
-            f"{item.file}: {', '.join(item.names) or module}{state}.",
+            case,
             subject=module,
             evidence=Evidence(f"{item.file}:{item.line}", guard, "its syntax tree"),
             remedy=remedy,
+            file=item.file,
+            names=", ".join(item.names) or module,
+            stack=stack,
+            broken=broken,
         )
 
 

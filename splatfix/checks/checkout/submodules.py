@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,49 +19,41 @@ from splatfix.model import Checkout, Evidence, Finding, Submodule
 check = checks_of("checkout")
 
 
-@check("submodules-missing", "Submodules of the checkout were fetched")
+@check("submodules-missing")
 def submodules_missing(context: Context, this: Check) -> Iterator[Finding]:
-    """A plain `git clone`, or the ZIP from GitHub, leaves the folders of submodules empty; pip then finds no setup.py, or
-    "does not appear to be a Python project", and imports fail. Named are those that a Python file imports, a build file or a
-    list of requirements names, or the stack is known to need; viewers and the like are only mentioned, and so are extensions
-    that are installed already. In a clone git fetches them; in an unpacked ZIP each is cloned at the commit that is known to
-    belong there. Addresses that need an SSH key are replaced by those over https."""
     checkout = context.checkout
     if checkout is None or not checkout.submodules:
         return
     installed = installed_modules(context) or set()
-    needed: dict[Submodule, str] = {}
+    needed: list[Submodule] = []
     optional: list[Submodule] = []
+    paths_by_reason: dict[str, list[str]] = {}
     for submodule in checkout.submodules:
         if not submodule.empty:
             continue
         reason = _needed_by(submodule, checkout)
         if reason and module_of(submodule, checkout) not in installed:
-            needed[submodule] = reason
+            needed.append(submodule)
+            paths_by_reason.setdefault(reason, []).append(submodule.path)
         else:
             optional.append(submodule)
     if needed:
-        paths_by_reason: dict[str, list[str]] = {}
-        for submodule, reason in needed.items():
-            paths_by_reason.setdefault(reason, []).append(submodule.path)
-        names = "; ".join(f"{', '.join(paths)} ({reason})" for reason, paths in paths_by_reason.items())
-        remedy = list(fetching(context, list(needed)))
+        remedy = list(fetching(context, needed))
         # install finds an extension in the checkout, at the latest once these were fetched
         if checkout.sources or any(_is_extension(submodule, checkout) for submodule in needed):
             remedy.append(let_splatfix_fetch(context.install(checkout.folder)))
         yield this.fail(
-            f"Empty in {checkout.folder}: {names}.",
             evidence=[_empty_evidence(submodule) for submodule in needed],
             remedy=remedy,
+            checkout=checkout,
+            names="; ".join(f"{', '.join(paths)} ({reason})" for reason, paths in paths_by_reason.items()),
         )
     elif len(optional) < len(checkout.submodules):
-        paths = Evidence(".gitmodules", ", ".join(submodule.path for submodule in checkout.submodules))
-        yield this.ok("All submodules that anything needs are there or installed.", evidence=paths)
+        paths = ", ".join(submodule.path for submodule in checkout.submodules)
+        yield this.ok(evidence=Evidence(".gitmodules", paths))
     if optional:
-        yield this.skip(
-            f"Empty, and not needed: {', '.join(submodule.path for submodule in optional)}.",
-            evidence=[_empty_evidence(submodule) for submodule in optional],
-        )
+        evidence = [_empty_evidence(submodule) for submodule in optional]
+        yield this.skip(evidence=evidence, paths=", ".join(submodule.path for submodule in optional))
 
 
 def _is_extension(submodule: Submodule, checkout: Checkout) -> bool:
@@ -144,12 +136,17 @@ def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:
     return how_to_fetch(checkout.folder, empty, clone=clone, remote=checkout.remote, commits=commits)
 
 
-@check("glm-missing", "Headers that the extensions include are there")
+@check("glm-missing")
 def glm_missing(context: Context, this: Check) -> Iterator[Finding]:
-    """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
-    it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
+    # of what lies in an empty submodule of the checkout submodules-missing tells
+    of_checkout = context.checkout.submodules if context.checkout else ()
+    empty = [submodule for submodule in of_checkout if submodule.empty]
     for item in context.sources:
-        missing = _outside_empty_submodules(context, item.path, item.source.missing_folders)
+        missing = []
+        for name in item.source.missing_folders:
+            path = posixpath.normpath(posixpath.join(item.path, name))
+            if not any(holds(submodule, path) for submodule in empty):
+                missing.append(name)
         if not missing:
             continue
         fetchable = [submodule for submodule in item.source.submodules if submodule.path in missing]
@@ -160,21 +157,9 @@ def glm_missing(context: Context, this: Check) -> Iterator[Finding]:
             remedy.append(say(f"Restore {', '.join(others)} from the repository that the source is of."))
         folders = "missing or empty: " + ", ".join(missing)
         yield this.fail(
-            f"{item.source.label} lacks {few(missing)}.",
             subject=item.path,
             evidence=Evidence(item.path, folders, "setup.py and .gitmodules"),
             remedy=remedy,
+            label=item.source.label,
+            folders=few(missing),
         )
-
-
-def _outside_empty_submodules(context: Context, folder: str, names: Iterable[str]) -> list[str]:
-    """The paths below a folder that lie in no empty submodule: of those submodules-missing tells."""
-    if context.checkout is None:
-        return list(names)
-    empty = [submodule for submodule in context.checkout.submodules if submodule.empty]
-    outside = []
-    for name in names:
-        path = posixpath.normpath(posixpath.join(folder, name))
-        if not any(holds(submodule, path) for submodule in empty):
-            outside.append(name)
-    return outside

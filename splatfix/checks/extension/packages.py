@@ -19,92 +19,67 @@ from splatfix.model import Distribution, Evidence, Finding, SplatPackage
 check = checks_of("extension")
 
 
-@check("splat-variant-unknown", "Which variant of a splatting extension is installed")
-def splat_variant(context: Context, this: Check) -> Iterator[Finding]:
-    """At least nine incompatible packages are all called diff_gaussian_rasterization, and none has a telling version. They
-    are told apart by the fields of their Settings tuple, the classes and parameters of their Python source, the number of
-    values a forward returns, and the functions of their compiled part."""
+@check("splat-variant-unknown")
+def splat_variant_unknown(context: Context, this: Check) -> Iterator[Finding]:
     packages = context.environment.packages
     for package in packages.value or ():
-        module = package.module
-        if not stacks.variants(leaf(package)):
+        module, names = package.module, " or ".join(variant_names(package))
+        if not stacks.variants(leaf(package)) or (is_dropin(context, package) and not package.dropin):
             continue
-        if is_dropin(context, package):
-            if package.dropin:
-                yield this.ok(
-                    f"{module} is splatfix's drop-in {package.dropin}.",
-                    subject=module,
-                    evidence=Evidence("splatfix.json", package.dropin, "the manifest of its distribution"),
-                )
-            continue
-        if package.error:
-            yield this.unknown(
-                f"Which variant {module} is could not be read.",
-                subject=module,
-                evidence=reason(package.error),
-            )
-            continue
-        if not (package.settings or package.classes or package.exports):
-            continue  # simple_knn's Python side is empty: it tells nothing
+        report, case = this.skip, ""
         evidence = Evidence(f"{module}/__init__.py", fingerprint(package), packages.found_via)
-        names = variant_names(package)
-        if names:
-            summary = f"{module} is the variant {' or '.join(names)}."
-            yield this.ok(summary, subject=module, evidence=evidence)
-        else:
-            yield this.skip(
-                f"{module} is not a variant that splatfix knows.", subject=module, evidence=evidence
-            )
+        if package.dropin:
+            report, case = this.ok, "drop-in"
+            evidence = Evidence("splatfix.json", package.dropin, "the manifest of its distribution")
+        elif package.error:
+            report, evidence = this.unknown, reason(package.error)
+        elif not (package.settings or package.classes or package.exports):
+            continue  # simple_knn's Python side is empty: it tells nothing
+        elif names:
+            report = this.ok
+        yield report(case, subject=module, evidence=evidence, package=package, names=names)
 
 
-@check("compiled-part-missing", "Splatting packages have their compiled part")
+@check("compiled-part-missing")
 def compiled_part_missing(context: Context, this: Check) -> Iterator[Finding]:
-    """A package can be installed without its CUDA module: built on a machine without nvcc, copied by hand, or run from its
-    source folder. Some then fail at import; `import fused_ssim` succeeds where torch sees no GPU, and fails at its first
-    call instead. splatfix looks for the file of every compiled module that the Python source imports."""
     for package in context.packages:
         expected = sorted({row.extension for row in stacks.variants(leaf(package))})
         owners = [item for item in context.distributions if item.name in package.distributions]
         lookalike = any(stacks.lookalike(item.name) and _from_index(item) for item in owners)
         if not expected or package.error or is_dropin(context, package) or lookalike:
             continue
-        missing = list(package.native_missing)
-        if not package.native and not missing:
-            missing = expected
+        names = ", ".join(package.native_missing)
+        if not package.native and not names:
+            names = ", ".join(expected)
             if len(expected) > 1:
-                missing = [f"one of {', '.join(expected)}"]
-        if missing:
-            names = ", ".join(missing)
+                names = f"one of {names}"
+        if names:
             distribution = next(iter(package.distributions), None)
             yield this.fail(
-                f"{package.module} is installed without its compiled part ({names}).",
                 subject=package.module,
                 evidence=Evidence(package.folder, f"no file for {names}", "its source text and its folder"),
                 remedy=context.reinstall(distribution, text=f"Build {leaf(package)} from its source folder"),
+                package=package,
+                names=names,
             )
 
 
-@check("compiled-part-mismatch", "Python source and compiled part belong together")
+@check("compiled-part-mismatch")
 def compiled_part_mismatch(context: Context, this: Check) -> Iterator[Finding]:
-    """Installing one variant over another can leave the Python files of one beside the compiled module of the other. The
-    source then calls functions that the module does not have: "module '..._C' has no attribute ...". The names are
-    looked for in the module's bytes."""
     for package in context.packages:
         if package.exports_missing:
             calls = "calls " + ", ".join(package.exports)
-            missing = ", ".join(package.exports_missing)
             yield this.fail(
-                f"The compiled part of {package.module} lacks {missing}, which its source calls.",
                 subject=package.module,
                 evidence=Evidence(package.folder, calls, "source text and bytes of the module"),
-                remedy=f"Uninstall {leaf(package)} until pip finds no more of it, then install the one variant you want.",
+                package=package,
+                missing=", ".join(package.exports_missing),
+                leaf=leaf(package),
             )
 
 
-@check("module-name-clash", "One package per module name")
+@check("module-name-clash")
 def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
-    """Stacks ship different packages under one module name. Two of them in one environment overwrite each other's files,
-    or the one that comes first on the path hides the other. Each stack needs an environment of its own."""
     by_module: dict[str, list[SplatPackage]] = {}
     for package in context.packages:
         by_module.setdefault(package.module, []).append(package)
@@ -114,11 +89,7 @@ def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
     }
     for module, copies in by_module.items():
         owners = [name for package in copies for name in package.distributions if name not in guests]
-        if len(copies) > 1:
-            clash = f"is in {len(copies)} places; {copies[0].folder} is the one imported"
-        elif len({name.lower().replace("-", "_") for name in owners}) > 1:
-            clash = f"belongs to {' and '.join(owners)} at once"
-        else:
+        if len(copies) == 1 and len({name.lower().replace("-", "_") for name in owners}) <= 1:
             continue
         evidence = []
         for package in copies:
@@ -128,21 +99,18 @@ def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
             text = f"{', '.join(package.distributions) or 'no distribution'}; {variant}"
             evidence.append(Evidence(package.folder, text, "RECORD and top_level.txt"))
         yield this.warn(
-            f"{module} {clash}.",
+            "" if len(copies) > 1 else "shared",
             subject=module,
             evidence=evidence,
-            remedy=(
-                f"Uninstall all but the {module} that your stack calls, then reinstall that one; "
-                "give every stack an environment of its own."
-            ),
+            module=module,
+            places=len(copies),
+            first=copies[0],
+            owners=" and ".join(owners),
         )
 
 
-@check("arch-below-minimum", "The GPU is new enough for the code", gpu_code=True, cured_by_rebuild=False)
+@check("arch-below-minimum", gpu_code=True, cured_by_rebuild=False)
 def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
-    """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
-    undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
-    sources that wait to be built."""
     # gsplat's is asked of pip: its own __version__ is code, which nothing here runs
     installed_version = context.version_of("gsplat")
     versions = {package.module: (installed_version, package.folder) for package in context.packages}
@@ -150,6 +118,7 @@ def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
         for name in (item.source.name or "", *item.source.packages):
             module = name.replace("-", "_")
             versions.setdefault(module, (item.source.version or "", item.source.folder))
+    via = context.environment.packages.found_via
     for module, (version, folder) in versions.items():
         name = module
         if module == "gsplat" and release(version)[:1] >= (1,):
@@ -158,20 +127,13 @@ def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
             continue
         for target in context.targets:
             if release(target.arch.cc) < (7, 0):
-                via = context.environment.packages.found_via
-                yield this.fail(
-                    f"{name} needs compute capability 7.0; {target.label} has {target.arch.cc}.",
-                    subject=f"{module} on {target.label}",
-                    evidence=Evidence(module, f"{version} in {folder}".strip(), via),
-                    remedy="Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it.",
-                )
+                evidence = Evidence(module, f"{version} in {folder}".strip(), via)
+                subject = f"{module} on {target.label}"
+                yield this.fail(subject=subject, evidence=evidence, name=name, target=target)
 
 
-@check("lookalike-package", "Packages are what their names promise")
+@check("lookalike-package")
 def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
-    """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
-    its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules. Tools
-    beside them have namesakes there too: `pip install pixi` brings a downloader of pictures."""
     for item in context.distributions:
         lookalike = stacks.lookalike(item.name)
         if lookalike is None or item.made_by_splatfix or not _from_index(item):
@@ -181,18 +143,15 @@ def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
             continue  # it holds CUDA code, so it is the real one
         if lookalike.found is None:
             continue  # nothing of that name was on the index; whoever built this knows what it is
-        report = this.fail
-        need = f"The stack needs {lookalike.wanted}."
-        if lookalike.tool:
-            need = f"If that was meant, take {lookalike.wanted}."
         # a repackaging with compiled code may well do what is asked of it; a program is in nobody's way
-        if native or lookalike.tool:
-            report = this.warn
+        report = this.warn if native or lookalike.tool else this.fail
         yield report(
-            f"{item.name} {item.version} is {lookalike.really}.",
+            "tool" if lookalike.tool else "extension",
             subject=item.name,
             evidence=Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),
-            remedy=(need, pip(context.facts, "uninstall", item.name)),
+            item=item,
+            lookalike=lookalike,
+            uninstall=pip(context.facts, "uninstall", item.name),
         )
 
 
@@ -247,11 +206,8 @@ def _from_index(item: Distribution) -> bool:
     return not item.origin and not item.editable and item.version not in ("", "0.0.0")
 
 
-@check("torch-not-imported-first", "Extensions that find libtorch only after torch")
-def import_torch_first(context: Context, this: Check) -> Iterator[Finding]:
-    """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
-    their compiled part; one that does not (simple_knn) must be imported after torch, else it ends in "libc10.so: cannot
-    open shared object file". Nothing is broken; only the order of the imports matters."""
+@check("torch-not-imported-first")
+def torch_not_imported_first(context: Context, this: Check) -> Iterator[Finding]:
     packages = {package.module: package for package in context.packages}
     for item in context.extensions:
         owner = packages.get(item.path.rpartition("/")[0].replace("/", "."))
@@ -259,21 +215,17 @@ def import_torch_first(context: Context, this: Check) -> Iterator[Finding]:
             continue
         libraries = ", ".join(name for name in item.needed if TORCH_LIBRARY.match(name))
         yield this.skip(
-            f"Import torch before {owner.module}: it does not do so itself.",
             subject=owner.module,
             evidence=(
                 Evidence(item.path, f"needs {libraries}", "its dynamic section"),
                 Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text"),
             ),
-            remedy="Write import torch above it.",
+            owner=owner,
         )
 
 
-@check("egl-missing", "OpenGL headers are here for nvdiffrast's GL rasterizer")
+@check("egl-missing")
 def egl_missing(context: Context, this: Check) -> Iterator[Finding]:
-    """nvdiffrast's RasterizeGLContext is compiled at its first use and includes EGL/egl.h: "fatal error: EGL/egl.h: No such
-    file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it; since
-    0.3 it has a plugin of its own, so that only programs that ask for the GL one are stopped."""
     missing, plugin = context.machine.missing_graphics, context.distribution("nvdiffrast")
     including = []
     for item in context.sources_to_build:
@@ -281,16 +233,9 @@ def egl_missing(context: Context, this: Check) -> Iterator[Finding]:
             including.append(item.source.label)
     if not missing.value or (plugin is None and not including):
         return
-    headers, name = ", ".join(missing.value), next(iter(including), "nvdiffrast")
-    report = this.skip
+    headers, report = ", ".join(missing.value), this.skip
     # before 0.3 nvdiffrast had one plugin, which the CUDA rasterizer needs too
     if including or (plugin is not None and release(plugin.version)[:2] < (0, 3)):
         report = this.warn
-    yield report(
-        f"{name} compiles against OpenGL, and {headers} is not here.",
-        evidence=Evidence("headers", f"not there: {headers}", missing.found_via),
-        remedy=(
-            "Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
-            "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."
-        ),
-    )
+    evidence = Evidence("headers", f"not there: {headers}", missing.found_via)
+    yield report("missing", evidence=evidence, name=next(iter(including), "nvdiffrast"), headers=headers)

@@ -33,39 +33,28 @@ _FEW_POINTS = 300
 _OFF = 0.05
 """Of an image's width: COLMAP leaves less than a hundredth of that, and distortion some hundredths at the corners."""
 _FEWEST_KEYPOINTS = 8
-_LEAVE_OUT = "Remove them from the reconstruction (colmap image_deleter), or reconstruct again."
 _MODELS = {name for name, _ in MODELS.values()}
 _PERSPECTIVE = {"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV"}
 
 
-@check("camera-unknown", "Every image has a camera")
+@check("camera-unknown")
 def camera_unknown(scene: Scene, this: Check) -> Iterator[Finding]:
-    """An image refers to its camera by number, and a camera to its model."""
     if scene.damage:
         return
-    names = [image.name for image in scene.images if image.camera is None]
-    remedy = "Copy or export the reconstruction again, with all of its files."
-    yield from listed(this.fail, names, "Images of a camera that the model does not have", remedy)
+    yield from listed(this.fail, [image.name for image in scene.images if image.camera is None])
     models = {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
     for model in sorted(models - _MODELS):
-        yield this.fail(
-            f"The camera model {model} is not one of COLMAP's first {len(_MODELS)}, which trainers know.",
-            remedy="Undistort the photos with the COLMAP that made the model (colmap image_undistorter).",
-        )
+        yield this.fail("model", model=model, known=len(_MODELS))
 
 
-@check("camera-impossible", "Focal length and principal point are possible")
+@check("camera-impossible")
 def camera_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
-    """Positive, finite, a field of view below 175 degrees, the principal point within the image."""
     wrong: Counter[str] = Counter()
     for image in scene.images:
         if image.camera is not None and (reason := _impossible(image.camera)):
             wrong[reason] += 1
     for reason, count in wrong.items():
-        yield this.fail(
-            f"Images of a camera whose {reason}: {count}.",
-            remedy="Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
-        )
+        yield this.fail(reason=reason, count=count)
 
 
 def _impossible(camera: Camera) -> str:
@@ -88,37 +77,24 @@ def _impossible(camera: Camera) -> str:
     return ""
 
 
-@check("pose-impossible", "Every pose is a turn and a position")
+@check("pose-impossible")
 def pose_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
-    """Finite numbers, a rotation that neither stretches nor mirrors."""
     names = [image.name or "a frame without a file_path" for image in scene.images if image.pose is None]
-    yield from listed(
-        this.fail,
-        names,
-        "Images whose pose is not a rotation and a position (not finite, scaled or mirrored)",
-        "Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
-    )
+    yield from listed(this.fail, names)
 
 
-@check("poses-equal", "No two images have the same pose")
+@check("poses-equal")
 def poses_equal(scene: Scene, this: Check) -> Iterator[Finding]:
-    """Of two photos at most one is where it says."""
     by_pose: dict[object, list[str]] = {}
     for image, pose in _posed(scene):
         rounded = tuple(round(value, 9) for row in (*pose.rotation, pose.translation) for value in row)
         by_pose.setdefault(rounded, []).append(image.path)
     same = [names for names in by_pose.values() if len(set(names)) > 1]
-    yield from listed(
-        this.warn,
-        [" = ".join(names[:3]) for names in same],
-        "Poses that several images share",
-        "Reconstruct them again, unless they were taken from a tripod.",
-    )
+    yield from listed(this.warn, [" = ".join(names[:3]) for names in same])
 
 
-@check("poses-one-place", "The cameras stand apart")
-def one_place(scene: Scene, this: Check) -> Iterator[Finding]:
-    """A camera that only turns shows no depth."""
+@check("poses-one-place")
+def poses_one_place(scene: Scene, this: Check) -> Iterator[Finding]:
     positions = [pose.position for _, pose in _posed(scene)]
     if len(positions) < 2:
         return
@@ -126,15 +102,11 @@ def one_place(scene: Scene, this: Check) -> Iterator[Finding]:
     spread = max(math.dist(position, middle) for position in positions)
     reach = median([math.dist(point, middle) for point in _finite(scene)] or [1.0])
     if spread <= _ONE_PLACE * reach:
-        yield this.fail(
-            "All cameras stand in one place: without parallax depth cannot be learned.",
-            remedy="Take the photos from different positions.",
-        )
+        yield this.fail()
 
 
-@check("pose-far-away", "No camera stands far from the others")
-def far_away(scene: Scene, this: Check) -> Iterator[Finding]:
-    """The extent of a scene, by which learning rates and sizes are scaled, is that of its cameras."""
+@check("pose-far-away")
+def pose_far_away(scene: Scene, this: Check) -> Iterator[Finding]:
     posed = list(_posed(scene))
     if len(posed) < 4:
         return
@@ -142,57 +114,33 @@ def far_away(scene: Scene, this: Check) -> Iterator[Finding]:
     distances = {image.name: math.dist(pose.position, middle) for image, pose in posed}
     limit = _FAR_AWAY * median(distances.values())
     names = [name for name, distance in distances.items() if distance > limit > 0]
-    summary = f"Cameras more than {_FAR_AWAY:.0f} times as far from the center as the others"
-    yield from listed(
-        this.fail, names, summary, "Remove them from the reconstruction (colmap image_deleter)."
-    )
+    yield from listed(this.fail, names, times=_FAR_AWAY)
 
 
-@check("poses-flipped", "The cameras look at the points")
-def flipped(scene: Scene, this: Check) -> Iterator[Finding]:
-    """Points must lie before the cameras and within their images; else axes or units of poses and points differ."""
+@check("poses-flipped")
+def poses_flipped(scene: Scene, this: Check) -> Iterator[Finding]:
     shares = _shares(scene)
     if not shares:
         return
     if median(shares.values()) >= _SEEN:
-        blind = [name for name, share in shares.items() if share == 0.0]
-        yield from listed(
-            this.fail, blind, "Cameras that see none of the points, while the others do", _LEAVE_OUT
-        )
+        yield from listed(this.fail, [name for name, share in shares.items() if share == 0.0], "blind")
         if median(_widths(scene)) < _NARROW:
-            yield this.fail(
-                "The points fill less than 1 % of the images' width: poses and points have different units.",
-                remedy="Take poses and points from one export.",
-            )
+            yield this.fail("other-units")
         return
-    for change, cause in _TURNS.items():
-        if median(_shares(scene, change).values()) > 5 * _SEEN:
-            yield this.fail(
-                f"The cameras look away from the points: {cause}.", remedy="Export the poses again."
-            )
-            return
-    yield this.fail(
-        "The cameras do not see the points: poses and points are from different scenes, or in different units.",
-        remedy="Take poses and points from one export.",
-    )
+    turned = (case for case, turn in _TURNS.items() if median(_shares(scene, turn).values()) > 5 * _SEEN)
+    yield this.fail(next(turned, ""))
 
 
-@check("reprojection-error", "The points project to their keypoints")
-def reprojection(scene: Scene, this: Check) -> Iterator[Finding]:
-    """A pose, a focal length or a point that changed after the reconstruction no longer fits the keypoints in the model."""
+@check("reprojection-error")
+def reprojection_error(scene: Scene, this: Check) -> Iterator[Finding]:
     shares, errors = _shares(scene), _errors(scene)
     if not errors or (shares and median(shares.values()) < _SEEN):
         return
     off = [name for name, error in errors.items() if error > _OFF and shares.get(name) != 0.0]
     if len(off) > len(errors) / 2:
-        yield this.fail(
-            f"The points project {median(errors.values()):.0%} of the image's width away from their keypoints: "
-            "cameras, poses or points are not those of the reconstruction.",
-            remedy="Take cameras, images and points3D from one reconstruction.",
-        )
+        yield this.fail("most", error=median(errors.values()))
     else:
-        summary = "Images that do not fit their keypoints, by a wrong pose or camera"
-        yield from listed(this.fail, off, summary, _LEAVE_OUT)
+        yield from listed(this.fail, off)
 
 
 def _errors(scene: Scene) -> Mapping[str, float]:
@@ -219,55 +167,33 @@ def _errors(scene: Scene) -> Mapping[str, float]:
     return errors
 
 
-@check("scene-scale", "The scene has a usual size")
-def scale(scene: Scene, this: Check) -> Iterator[Finding]:
-    """What is nearer than 0.2 units is not drawn; beyond ten thousand numbers are too coarse."""
-    depths = []
-    for _, before in _before_cameras(scene):
-        depths.append(median(depth for _, _, depth in before))
-    if not depths:
-        return
-    usual = median(depths)
+@check("scene-scale")
+def scene_scale(scene: Scene, this: Check) -> Iterator[Finding]:
+    depths = [median(depth for _, _, depth in before) for _, before in _before_cameras(scene)]
+    usual = median(depths or [1.0])
     if usual < NEAR:
-        yield this.fail(
-            f"Points lie {usual:.2g} units in front of the cameras, and nothing nearer than {NEAR} is rendered.",
-            remedy="Scale poses and points so that this distance becomes a few units (colmap model_transformer).",
-        )
+        yield this.fail(usual=usual, near=NEAR)
     elif usual > FAR:
-        yield this.warn(
-            f"Points lie {usual:.2g} units in front of the cameras, where float32 positions are too coarse for detail.",
-            remedy="Scale poses and points so that this distance becomes a few units, and move the scene to the origin.",
-        )
+        yield this.warn(usual=usual)
 
 
-@check("points-none", "There are points to start from")
-def no_points(scene: Scene, this: Check) -> Iterator[Finding]:
-    """A COLMAP model without points cannot be started from; other layouts are started from random ones."""
+@check("points-none")
+def points_none(scene: Scene, this: Check) -> Iterator[Finding]:
     if scene.damage or scene.points is None:
         return
     if not scene.points.count:
-        yield this.fail(
-            "The reconstruction has no points.",
-            remedy="Reconstruct again, or triangulate points for its poses (colmap point_triangulator).",
-        )
+        yield this.fail()
     elif scene.points.count < _FEW_POINTS:
-        yield this.warn(
-            f"The reconstruction has only {scene.points.count} points to start from.",
-            remedy="Take sharper photos with more overlap, or match them exhaustively.",
-        )
+        yield this.warn(count=scene.points.count)
 
 
-@check("points-wild", "The points lie where the scene is")
-def wild(scene: Scene, this: Check) -> Iterator[Finding]:
-    """The first size of a Gaussian is the distance to its neighbors: a point far away becomes one that covers everything."""
+@check("points-wild")
+def points_wild(scene: Scene, this: Check) -> Iterator[Finding]:
     if scene.points is None or not scene.points.sample:
         return
-    sample, finite = scene.points.sample, _finite(scene)
-    if len(finite) < len(sample):
-        yield this.fail(
-            f"{len(sample) - len(finite)} of {len(sample)} points have a position that is not finite.",
-            remedy="Remove them from points3D, and delete points3D.ply beside it.",
-        )
+    total, finite = len(scene.points.sample), _finite(scene)
+    if len(finite) < total:
+        yield this.fail(count=total - len(finite), total=total)
     if not finite:
         return
     middle = _middle(finite)
@@ -275,32 +201,21 @@ def wild(scene: Scene, this: Check) -> Iterator[Finding]:
     limit = _WILD * median(distances)
     number = sum(distance > limit > 0 for distance in distances)
     if number:
-        farthest = max(distances) / median(distances)
-        yield this.warn(
-            f"Points up to {farthest:.0f} times as far out as the median: {number} of {len(sample)}.",
-            remedy="Remove them (colmap point_filtering), and delete points3D.ply beside the model.",
-        )
+        yield this.warn(times=max(distances) / median(distances), count=number, total=total)
 
 
-@check("points-one-color", "The points have colors")
-def one_color(scene: Scene, this: Check) -> Iterator[Finding]:
-    """Gaussians start with them."""
+@check("points-one-color")
+def points_one_color(scene: Scene, this: Check) -> Iterator[Finding]:
     if scene.points is not None and len(scene.points.sample) > 1 and scene.points.colours == 1:
-        yield this.warn(
-            "All points have the same color.", remedy="Extract the colors (colmap color_extractor)."
-        )
+        yield this.warn()
 
 
-@check("points-stale-ply", "points3D.ply is that of the model")
-def stale_ply(scene: Scene, this: Check) -> Iterator[Finding]:
-    """Inria's family makes the file once, and reads it ever after, whatever became of the model."""
+@check("points-stale-ply")
+def points_stale_ply(scene: Scene, this: Check) -> Iterator[Finding]:
     if scene.ply_points is None or scene.points is None or scene.damage:
         return
     if scene.ply_points != scene.points.count:
-        yield this.warn(
-            f"points3D.ply has {scene.ply_points} points and the model {scene.points.count}: trainers read the outdated file.",
-            remedy="Delete points3D.ply; the trainer writes it again.",
-        )
+        yield this.warn(ply=scene.ply_points, model=scene.points.count)
 
 
 def _posed(scene: Scene) -> Iterator[tuple[SceneImage, Pose]]:
@@ -353,10 +268,7 @@ def _inverse(pose: Pose) -> Pose:
     return Pose((first, second, third), pose.position)
 
 
-_TURNS: Mapping[Callable[[Pose], Pose], str] = {
-    _looking_back: "their axes are those of OpenGL (y up, z backwards), where y down and z forward is read",
-    _inverse: "poses are camera-to-world where world-to-camera is read",
-}
+_TURNS: Mapping[str, Callable[[Pose], Pose]] = {"axes-of-opengl": _looking_back, "inverse": _inverse}
 
 
 def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mapping[str, float]:

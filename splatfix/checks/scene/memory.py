@@ -14,19 +14,11 @@ _STACK = "inria"
 """Whose loader decodes every photo before the first step, as that of most forks."""
 
 
-@check("scene-host-memory", "The host has the memory to load the scene")
-def too_large_for_host(scene: Scene, this: Check) -> Iterator[Finding]:
-    """Most loaders decode every photo before the first step, and hold them all."""
+@check("scene-host-memory")
+def scene_host_memory(scene: Scene, this: Check) -> Iterator[Finding]:
     needed, memory = host_bytes(scene), scene.host_memory
-    if needed is None or memory is None or needed <= memory:
-        return
-    yield this.warn(
-        f"Loading takes {needed / 2**30:.1f} GiB of host memory with trainers that decode every photo first, as Inria's does; "
-        f"this host has {memory / 2**30:.1f} GiB.",
-        remedy=(
-            "Train on smaller copies (-r 4 or -i images_4), or with a trainer that loads photos when it needs them."
-        ),
-    )
+    if needed is not None and memory is not None and needed > memory:
+        yield this.warn(needed=needed / 2**30, memory=memory / 2**30)
 
 
 def host_bytes(scene: Scene) -> int | None:

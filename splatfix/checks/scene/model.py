@@ -1,6 +1,6 @@
 """Checks of a scene, how they are registered, and the document of what they find."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -19,19 +19,12 @@ check = checks_of("scene", SCENE_CHECKS)
 
 
 def listed(
-    report: Callable[..., Finding],
-    names: Sequence[str],
-    summary: str,
-    remedy: str | Step | Iterable[str | Step],
+    report: Callable[..., Finding], names: Sequence[str], case: str = "", **blanks: object
 ) -> Iterator[Finding]:
-    """Yield a finding about files or images where there are any: how many, and the first of them as evidence.
-
-    Args:
-        summary: what they are, without a full stop.
-    """
+    """Yield a finding about files or images where there are any: how many, and the first of them as evidence."""
     if names:
         evidence = Evidence("which", few(names, most=5))
-        yield report(f"{summary}: {len(names)}.", evidence=evidence, remedy=remedy)
+        yield report(case, evidence=evidence, count=len(names), **blanks)
 
 
 def fix_command(scene: Scene) -> Step:

@@ -22,8 +22,6 @@ _NATIVE = (".so", ".pyd", ".dll")
 _IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
 _IMPORTS_TORCH = re.compile(r"\b(import|from)\s+torch\b")
 _LINKS_TORCH = re.compile(r"(lib)?(torch|c10)")
-_MOST_FOLDERS = 20_000
-_DEEPEST = 20
 _SOURCE_DEPTH = 3
 _NOT_SOURCE = frozenset({"build", "dist", "third_party", "node_modules", "output", "data", "__pycache__"})
 
@@ -61,14 +59,9 @@ def read_extensions(
         owner = owners.get((item.folder, item.path)) or others.get(item.folder)
         # a damaged file that nobody owns and Python cannot import may be anything
         if owner is not None or item.importable or not item.error:
-            complete.append(
-                replace(
-                    item,
-                    distribution=owner,
-                    importable=item.importable or bool(item.error),
-                    linkage=linkage.get(f"{item.folder}/{item.path}"),
-                )
-            )
+            importable = item.importable or bool(item.error)
+            links = linkage.get(f"{item.folder}/{item.path}")
+            complete.append(replace(item, distribution=owner, importable=importable, linkage=links))
     return tuple(complete), tuple(copies)
 
 
@@ -109,18 +102,8 @@ def _read(
             # importing its package does not load it where the package's own __init__.py imports no torch
             text = system.read(f"{folder}/{path.split('/')[0]}/__init__.py")
             is_optional = text is not None and not _IMPORTS_TORCH.search(text)
-        yield Extension(
-            path,
-            folder,
-            None,
-            code,
-            binary.needed,
-            links,
-            importable,
-            binary.size,
-            python_module=python_module,
-            optional=is_optional,
-        )
+        extension = Extension(path, folder, None, code, binary.needed, links, importable, binary.size)
+        yield replace(extension, python_module=python_module, optional=is_optional)
 
 
 def _native_files(system: System, site: str) -> Iterator[str]:
@@ -129,7 +112,6 @@ def _native_files(system: System, site: str) -> Iterator[str]:
     # a folder is known again by its real path, asked only of those that hold the same names: few do, and asking is slow
     first_of: dict[tuple[str, ...], str] = {}
     met: dict[tuple[str, ...], set[str]] = {}
-    count = 0
     while pending:
         path = pending.pop()
         name = path.rsplit("/", 1)[-1]
@@ -139,44 +121,24 @@ def _native_files(system: System, site: str) -> Iterator[str]:
         # by its name alone: a look at each of a hundred thousand files would take minutes
         if name == "__pycache__" or ("." in name and not name.endswith(".libs")):
             continue
-        count += 1
-        if count > _MOST_FOLDERS:
-            system.leave_out(
-                site, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
-            )
-            return
         folder = f"{site}/{path}"
-        if path.count("/") > _DEEPEST:
-            system.leave_out(folder, f"it lies more than {_DEEPEST} folders deep")
-            continue
         names = system.listdir(folder)
         first = first_of.setdefault(names, folder)
         if first != folder:
             known = met.setdefault(names, {system.realpath(first)})
-            real = system.realpath(folder)
-            if real in known:
+            if (real := system.realpath(folder)) in known:
                 continue
             known.add(real)
         pending += [f"{path}/{child}" for child in names]
 
 
-def _source_files(system: System, folder: str) -> Iterator[str]:
+def _source_files(system: System, folder: str, inside: str = "", depth: int = _SOURCE_DEPTH) -> Iterator[str]:
     """Native files built in place in a source folder, not those of its build output."""
-    pending = [("", _SOURCE_DEPTH)]
-    count = 0
-    while pending:
-        inside, depth = pending.pop()
-        count += 1
-        if count > _MOST_FOLDERS:
-            system.leave_out(
-                folder, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
-            )
-            return
-        for name in system.listdir(f"{folder}/{inside}".rstrip("/")):
-            if name.endswith(_NATIVE):
-                yield inside + name
-            elif depth and "." not in name and name not in _NOT_SOURCE:
-                pending.append((f"{inside}{name}/", depth - 1))
+    for name in system.listdir(f"{folder}/{inside}".rstrip("/")):
+        if name.endswith(_NATIVE):
+            yield inside + name
+        elif depth and "." not in name and name not in _NOT_SOURCE:
+            yield from _source_files(system, folder, f"{inside}{name}/", depth - 1)
 
 
 def cache_root(system: System) -> tuple[str, bool] | None:
@@ -184,23 +146,18 @@ def cache_root(system: System) -> tuple[str, bool] | None:
 
     torch puts its own tag between the default folder and the extensions, and none where the variable is set.
     """
-    env = system.env
-    named = env.get("TORCH_EXTENSIONS_DIR")
-    if named:
+    env, inside = system.env, "torch_extensions"
+    if named := env.get("TORCH_EXTENSIONS_DIR"):
         return named.replace("\\", "/").rstrip("/"), True
-    home = env.get("HOME")
-    caches = ""
+    home = env.get("HOME", "")
+    caches = home and f"{home}/.cache"
     if system.name == "windows":
-        caches, home = env.get("LOCALAPPDATA", "").replace("\\", "/"), None
-    elif system.name == "linux":
-        caches = env.get("XDG_CACHE_HOME", "")
-    if home and not caches:
-        caches = f"{home}/Library/Caches" if system.name == "darwin" else f"{home}/.cache"
-    if not caches:
-        return None
-    if system.name == "windows":
-        return f"{caches}/torch_extensions/torch_extensions/Cache", False
-    return f"{caches}/torch_extensions", False
+        caches, inside = env.get("LOCALAPPDATA", "").replace("\\", "/"), f"{inside}/{inside}/Cache"
+    elif system.name == "darwin":
+        caches = home and f"{home}/Library/Caches"
+    else:
+        caches = env.get("XDG_CACHE_HOME") or caches
+    return (f"{caches}/{inside}", False) if caches else None
 
 
 def own_tag(python: str, abiflags: str, torch: Torch | None) -> str:
@@ -271,7 +228,6 @@ def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
 
 
 def _written(system: System, path: str) -> str | None:
-    seconds = system.modified(path)
-    if seconds is None:
+    if (seconds := system.modified(path)) is None:
         return None
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

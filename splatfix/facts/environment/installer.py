@@ -37,15 +37,13 @@ def _uv_programs(system: System, python: str) -> Iterator[tuple[str, str]]:
     uv, home = "uv", system.env.get("HOME", "")
     if system.name == "windows":
         uv, home = "uv.exe", system.env.get("USERPROFILE", "")
-    candidates = [
+    named = system.env.get("UV", "")
+    for path, via in (
+        (named if re.match(r"/|[A-Za-z]:[\\/]", named) else "", "UV"),
         (f"{_LAST_PART.split(python)[0]}/{uv}", "beside the target Python"),
         (f"{_LAST_PART.split(system.python)[0]}/{uv}", "beside splatfix's Python"),
         (f"{home}/.local/bin/{uv}", "uv's installer"),
         (f"{home}/.cargo/bin/{uv}", "cargo"),
-    ]
-    named = system.env.get("UV", "")
-    if re.match(r"/|[A-Za-z]:[\\/]", named):
-        candidates.insert(0, (named, "UV"))
-    for path, via in candidates:
-        if system.exists(path):
+    ):
+        if path and system.exists(path):
             yield path, via

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
 from splatfix.core.limits import MOST_PROJECT_INDEX
 from splatfix.core.reading import read_bytes
-from splatfix.core.step import say
 
 _IN_ENVIRONMENT = ("bin/python", "Scripts/python.exe", "python.exe")
 # for who names the folder of programs itself
@@ -66,17 +65,14 @@ def refuse_other_program(python: str, reason: str) -> None:
         SplatfixError: ``no-interpreter`` (exit code 2) when it is some other program.
     """
     if not _is_python(Path(python)):
-        raise _no_python(Path(python), reason)
+        raise SplatfixError.of("facts.no-python", path=python, reason=reason.rstrip("."))
 
 
 def _activated() -> EnvironmentChoice | None:
     """The environment that is activated in this shell; None where none is."""
-    variables = ["VIRTUAL_ENV"]
-    if (
-        os.environ.get("CONDA_DEFAULT_ENV") != "base"
-    ):  # many shells activate base by themselves; nobody asked for it
-        variables.append("CONDA_PREFIX")
-    for variable in variables:
+    # many shells activate conda's base by themselves; nobody asked for it
+    is_base = os.environ.get("CONDA_DEFAULT_ENV") == "base"
+    for variable in ("VIRTUAL_ENV",) if is_base else ("VIRTUAL_ENV", "CONDA_PREFIX"):
         folder = os.environ.get(variable, "")
         python = _python_in(Path(folder)) if folder else None
         if python:
@@ -107,16 +103,13 @@ def _made_here(project: Path, environment: Path) -> bool:
     mark = "pyvenv.cfg" if (environment / "pyvenv.cfg").is_file() else "conda-meta"
     try:
         is_ours = os.name != "posix" or environment.stat().st_uid == os.getuid()
-        is_environment = (environment / mark).exists()
+        if not is_ours or not (environment / mark).exists():
+            return False
     except OSError:
         return False
-    if not is_ours or not is_environment:
-        return False
     index = read_bytes(project / ".git" / "index", MOST_PROJECT_INDEX)
-    if index is None:
-        return True
     # an index that cannot be read may track it
-    return isinstance(index, bytes) and mark.encode() not in index
+    return index is None or (isinstance(index, bytes) and mark.encode() not in index)
 
 
 def _own() -> EnvironmentChoice:
@@ -143,7 +136,7 @@ def _interpreter_at(given: str) -> str:
         raise SplatfixError.of("facts.no-interpreter-in-folder", given=given)
     if path.is_file():
         if not os.access(path, os.X_OK) and not _is_python(path):
-            raise _no_python(path, "it is a file that cannot be run")
+            raise SplatfixError.of("facts.no-python", path=path, reason="it is a file that cannot be run")
         return str(path.absolute())  # links kept: a venv is known by its link
     program = find_program(given)
     if program and os.access(program, os.X_OK):
@@ -154,15 +147,3 @@ def _interpreter_at(given: str) -> str:
 def _is_python(path: Path) -> bool:
     """By its name, or that of what it links to."""
     return any(_PYTHON.fullmatch(name) for name in (path.name, Path(os.path.realpath(path)).name))
-
-
-def _no_python(path: Path, reason: str) -> SplatfixError:
-    advice = "Give the path of the interpreter, or of the folder of the venv or conda environment."
-    beside = [path.parent / name for name in _IN_PROGRAMS if (path.parent / name).is_file()]
-    if beside and path.name.lower().startswith("activate"):
-        advice = (
-            f"It activates an environment in a shell. Name the interpreter beside it: --python {beside[0]}"
-        )
-    return usage_error(
-        "no-interpreter", f"{path} is no Python interpreter: {reason.rstrip('.')}.", say(advice)
-    )

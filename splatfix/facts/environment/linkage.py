@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from splatfix.binaries import Binary, BinaryError, SymbolNeeds
@@ -18,15 +19,8 @@ _LOADED_ONCE = re.compile(
     r"(libcudart|libc10(?:_cuda)?|libtorch(?:_cpu|_cuda|_python)?)(-[0-9a-f]{8})?\.so\.?([\d.]*)"
 )
 _ALWAYS_LOADED = (
-    "libc.so.6",
-    "libstdc++.so.6",
-    "libm.so.6",
-    "libgcc_s.so.1",
-    "ld-linux-x86-64.so.2",
-    "ld-linux-aarch64.so.1",
-    "libpthread.so.0",
-    "libdl.so.2",
-    "librt.so.1",
+    *("libc.so.6", "libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"),
+    *("ld-linux-aarch64.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1"),
 )
 _LIBRARY = re.compile(r"\.(so|dll|pyd)(\.[\d.]+)?$")
 _FAMILY = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)$")
@@ -62,28 +56,25 @@ def runtime_libraries(loader: Loader) -> tuple[RuntimeLibrary, ...]:
     """The C and C++ runtime the interpreter would load, with the highest versions they define."""
     libraries = []
     for name in ("libc.so.6", "libstdc++.so.6"):
-        path = loader.find(name)
-        if path is None:
-            continue
-        try:
-            defined = loader.system.provided_versions(path)
-        except (BinaryError, OSError):
-            continue  # a library that cannot be read tells nothing; the checks then know no version
-        highest = tuple(version for _, version in _highest((name, version) for version in defined))
-        libraries.append(RuntimeLibrary(name, loader.system.realpath(path), highest))
+        # a library that cannot be read tells nothing; the checks then know no version
+        with suppress(BinaryError, OSError):
+            if path := loader.find(name):
+                defined = loader.system.provided_versions(path)
+                highest = tuple(version for _, version in _highest((name, version) for version in defined))
+                libraries.append(RuntimeLibrary(name, loader.system.realpath(path), highest))
     return tuple(libraries)
 
 
 def runtime_copies(system: System, site: str, files: Iterable[str]) -> tuple[RuntimeCopy, ...]:
     """The copies of libraries that a process should hold once, among the native files of one site-packages folder."""
-    listed = list(files)
-    listed += [f"torch/lib/{name}" for name in system.listdir(f"{site}/torch/lib")]
-    for vendor in system.listdir(f"{site}/nvidia"):
-        listed += [f"nvidia/{vendor}/lib/{name}" for name in system.listdir(f"{site}/nvidia/{vendor}/lib")]
+    folders = ["torch/lib", *(f"nvidia/{vendor}/lib" for vendor in system.listdir(f"{site}/nvidia"))]
+    listed = [
+        *files,
+        *(f"{folder}/{name}" for folder in folders for name in system.listdir(f"{site}/{folder}")),
+    ]
     copies = []
     for path in listed:
-        match = _LOADED_ONCE.fullmatch(path.rsplit("/", 1)[-1])
-        if match:
+        if match := _LOADED_ONCE.fullmatch(path.rsplit("/", 1)[-1]):
             library, hash_of_repair, version = match.groups()
             copies.append(RuntimeCopy(library, path, version, bundled=hash_of_repair is not None))
     return tuple(copies)
@@ -92,15 +83,10 @@ def runtime_copies(system: System, site: str, files: Iterable[str]) -> tuple[Run
 def torch_abi(loader: Loader) -> bool | None:
     """Which std::string the installed torch was built with, by the name under which libc10 exports its error function."""
     libc10 = next((path for path in loader.torch_libraries if path.endswith("/libc10.so")), None)
-    if libc10 is None:
-        return None
-    try:
-        missing = loader.system.missing_exports((_NEW_ABI, _OLD_ABI), (libc10,))
-    except (BinaryError, OSError):
-        return None
-    if len(missing) != 1:
-        return None
-    return missing[0] == _OLD_ABI
+    with suppress(BinaryError, OSError):
+        missing = loader.system.missing_exports((_NEW_ABI, _OLD_ABI), (libc10,)) if libc10 else ()
+        return missing[0] == _OLD_ABI if len(missing) == 1 else None
+    return None
 
 
 def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Linkage]:
@@ -131,14 +117,8 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
     for path, need in needs.items():
         binary, origin = binaries[path], path.rsplit("/", 1)[0]
         beside = _package_files(loader, path)
-        resolved: dict[str, str] = {}
-        unresolved = []
-        for name in binary.needed:
-            path_of_library = loader.find(name, binary.rpath, origin) or beside.get(name)
-            if path_of_library is None:
-                unresolved.append(name)
-            else:
-                resolved[name] = path_of_library
+        found = {name: loader.find(name, binary.rpath, origin) or beside.get(name) for name in binary.needed}
+        unresolved = tuple(name for name, library in found.items() if library is None)
         torch_names = [name for name in need.imported if of_torch(name)]
         own_missing: tuple[str, ...] = ()
         # with a library missing, what it would export is not known; a PE names the library of each symbol
@@ -146,9 +126,9 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
             others = [
                 name for name in need.imported if not of_torch(name) and not _PYTHON_NAME.fullmatch(name)
             ]
-            own_missing = _exported_nowhere(loader, others, (*resolved.values(), *beside.values()))
+            own_missing = _exported_nowhere(loader, others, (*filter(None, found.values()), *beside.values()))
         linkage[path] = Linkage(
-            unresolved=tuple(unresolved),
+            unresolved=unresolved,
             versions=_highest(need.versions),
             torch_symbols=len(torch_names),
             torch_missing=tuple(name for name in torch_names if name in (absent or ()))[:_KEPT],
@@ -215,10 +195,9 @@ def _exported_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[
 
 def _highest(versions: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Keep of these (library, version) the highest version of each family: the parts of glibc share theirs."""
-    best: dict[str, tuple[tuple[int, ...], str, str]] = {}
+    rows = []
     for library, text in versions:
         if match := _FAMILY.fullmatch(text):
-            number = tuple(int(part) for part in re.findall(r"\d+", match.group(2)))
-            if match.group(1) not in best or number >= best[match.group(1)][0]:
-                best[match.group(1)] = (number, library, text)
-    return tuple((library, text) for _, (_, library, text) in sorted(best.items()))
+            rows.append((match[1], tuple(map(int, re.findall(r"\d+", match[2]))), library, text))
+    rows.sort(key=lambda row: row[:2])
+    return tuple({family: (library, text) for family, _, library, text in rows}.values())

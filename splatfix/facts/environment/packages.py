@@ -1,13 +1,14 @@
-"""The installed distributions, who owns which file, the Python side of splatting packages, and modules that shadow them."""
+"""The installed distributions with their files, the Python side of splatting packages, and modules that shadow them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
@@ -16,6 +17,7 @@ from splatfix.facts.source.python_source import is_splat_module, read_package_so
 from splatfix.facts.source.reader import NotPython
 from splatfix.facts.system.live import System, captured
 from splatfix.model import (
+    AlteredFile,
     BuildRecord,
     Distribution,
     Extension,
@@ -26,6 +28,23 @@ from splatfix.model import (
     group_fatbins,
 )
 
+_SHA256 = "sha256="
+_LISTED = {
+    "torch": (
+        *("torch/__init__.py", "torch/version.py", "torch/functional.py", "torch/nn/functional.py"),
+        *("torch/_tensor.py", "torch/autograd/function.py", "torch/optim/", "torch/utils/cpp_extension.py"),
+        *("torch/lib/", "torch/_C."),
+    ),
+    "numpy": ("numpy/__init__.py", "numpy/_core/_multiarray_umath.", "numpy/core/_multiarray_umath."),
+    # which an edit of splatfix's mends (patches/)
+    "nerfstudio": ("nerfstudio/engine/trainer.py", "nerfstudio/utils/eval_utils.py"),
+    "pillow": (
+        *("PIL/Image.py", "PIL/ImageFile.py", "PIL/ImageOps.py", "PIL/JpegImagePlugin.py"),
+        *("PIL/PngImagePlugin.py", "PIL/_imaging."),
+    ),
+}
+"""How the files begin that decide what a training computes, or that people edit by hand; of a splatting package it is all."""
+_LOOKED_AT = re.compile(r"\.(py|so|pyd|dll),sha256=")
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.
 _TORCH_FAMILY = re.compile(r"torch(vision|audio)?|nerfstudio", re.IGNORECASE)
@@ -58,19 +77,11 @@ def read_distributions(system: System, sites: Iterable[str]) -> Iterator[Distrib
 
 def origin_folder(distribution: Distribution) -> str | None:
     """The folder it was installed from; None where that was an address, or is not written down."""
-    if not distribution.origin:
-        return None
-    try:
-        address = urlsplit(distribution.origin)
-    except ValueError:  # an address such as https://[x/
-        return None
-    if address.scheme == "file":
-        path = unquote(address.path)
+    origin = distribution.origin
+    if origin.startswith("file:"):
         # file:///C:/source
-        return re.sub(r"^/(?=[A-Za-z]:)", "", path)
-    if "://" in distribution.origin:
-        return None
-    return distribution.origin
+        return re.sub(r"^/(?=[A-Za-z]:)", "", unquote(urlsplit(origin).path))
+    return None if not origin or "://" in origin else origin
 
 
 def other_roots(distributions: Iterable[Distribution]) -> dict[str, str]:
@@ -86,9 +97,7 @@ def other_roots(distributions: Iterable[Distribution]) -> dict[str, str]:
 def _home(distribution: Distribution) -> str:
     if distribution.origin.endswith(".egg"):
         return distribution.origin
-    if distribution.editable:
-        return origin_folder(distribution) or distribution.location
-    return distribution.location
+    return (distribution.editable and origin_folder(distribution)) or distribution.location
 
 
 def record_of(system: System, distribution: Distribution) -> str:
@@ -97,19 +106,36 @@ def record_of(system: System, distribution: Distribution) -> str:
     return system.read(f"{stem}.dist-info/RECORD") or ""
 
 
+class RecordedFile(Struct, frozen=True):
+    """A line of a RECORD (PEP 376)."""
+
+    path: str
+    """Relative to the site-packages folder, with forward slashes."""
+    sha256: str
+    """In base64 as the RECORD spells it; "" where it has none, or one by another algorithm."""
+    size: int | None
+    """In bytes; None where it does not say."""
+
+
+def recorded_files(lines: Iterable[str]) -> Iterator[RecordedFile]:
+    """The files of lines of a RECORD, those with a comma in their names left out."""
+    for line in lines:
+        # csv would take ten times as long for the 15,000 lines of torch's
+        path, _, rest = line.partition(",")
+        digest, _, size = rest.partition(",")
+        if path and not path.startswith('"'):
+            sha256 = digest.removeprefix(_SHA256) if digest.startswith(_SHA256) else ""
+            yield RecordedFile(path, sha256, int(size) if size.isdecimal() else None)
+
+
 def owners_of_native_files(
     system: System, distributions: Iterable[Distribution]
 ) -> dict[tuple[str, str], str]:
     """(site-packages folder, relative path) of every native file that a RECORD lists -> the distribution's name."""
     owners: dict[tuple[str, str], str] = {}
     for distribution in distributions:
-        for line in record_of(system, distribution).splitlines():
-            # a RECORD has thousands of lines; a plain search for the few that matter is four times as fast as the pattern
-            if ".so" not in line and ".pyd" not in line and ".dll" not in line:
-                continue
-            match = _NATIVE_LINE.match(line)
-            if match:
-                owners[distribution.location, match.group(1)] = distribution.name
+        for path in _NATIVE_LINE.findall(record_of(system, distribution)):
+            owners[distribution.location, path] = distribution.name
     return owners
 
 
@@ -132,6 +158,13 @@ def claimed_modules(system: System, distribution: Distribution) -> frozenset[str
     return frozenset()
 
 
+def _ships(system: System, distribution: Distribution, module: str) -> bool:
+    record = "\n" + record_of(system, distribution)
+    if record == "\n":
+        return module in claimed_modules(system, distribution)
+    return f"\n{module}/" in record or f"\n{module}." in record
+
+
 def name_and_version(metadata: str) -> tuple[str, str]:
     """Of a distribution, from the name of its dist-info, egg-info, egg or egg-link.
 
@@ -145,54 +178,12 @@ def name_and_version(metadata: str) -> tuple[str, str]:
 
 
 def _from_egg_link(system: System, site: str, name: str) -> Distribution:
-    lines = (system.read(f"{site}/{name}") or "").splitlines()
-    origin = lines[0].strip() if lines else ""
+    origin = ((system.read(f"{site}/{name}") or "").splitlines() or [""])[0].strip()
     project, _ = name_and_version(name)
     info = system.read(f"{origin}/{project.replace('-', '_')}.egg-info/PKG-INFO") or ""
-    return Distribution(
-        name=project,
-        version=captured(r"^Version:\s*(\S+)", info, re.MULTILINE),
-        location=site,
-        editable=True,
-        origin=origin,
-        source_gone=not (origin and system.exists(origin)),
-    )
-
-
-def _from_dist_info(system: System, site: str, name: str) -> Distribution:
-    project, version = name_and_version(name)
-    origin, editable = "", False
-    address = system.read(f"{site}/{name}/direct_url.json")
-    if address:
-        try:
-            direct = from_json(_DirectUrl, parse_json(address))
-            origin, editable = direct.url, direct.dir_info.editable
-        except ValueError:
-            origin = "(direct_url.json is damaged)"
-    pins: tuple[str, ...] = ()
-    if _TORCH_FAMILY.fullmatch(project):
-        metadata = system.read(f"{site}/{name}/METADATA") or ""
-        pins = tuple(f"{requirement}=={exact}" for requirement, exact in _PIN.findall(metadata))
-    distribution = Distribution(
-        name=project,
-        version=version,
-        location=site,
-        editable=editable,
-        origin=origin,
-        pins=pins,
-        **_of_manifest(system.read(f"{site}/{name}/splatfix.json")),
-    )
-    if distribution.dropin:
-        code, error = _kernel_code(system, distribution)
-        distribution = replace(distribution, code=code, code_error=error)
-    folder = origin_folder(distribution)
-    if not folder:
-        return distribution
-    if editable and not system.exists(folder):
-        return replace(distribution, source_gone=True)
-    if any(system.exists(f"{folder}/{file}") for file in ("setup.py", "pyproject.toml")):
-        return replace(distribution, source=folder)
-    return distribution
+    version = captured(r"^Version:\s*(\S+)", info, re.MULTILINE)
+    is_gone = not (origin and system.exists(origin))
+    return Distribution(project, version, site, editable=True, origin=origin, source_gone=is_gone)
 
 
 class _Folder(Struct, frozen=True):
@@ -203,7 +194,7 @@ class _DirectUrl(Struct, frozen=True):
     """Where pip took a distribution from (PEP 610)."""
 
     url: str = ""
-    dir_info: _Folder = field(default_factory=_Folder)
+    dir_info: _Folder = _Folder()
 
 
 class _Manifest(Struct, frozen=True):
@@ -217,29 +208,41 @@ class _Manifest(Struct, frozen=True):
     source: str = ""
     cuda_mismatch: str = ""
     edits: tuple[str, ...] = ()
-    built_with: Mapping[str, str] = field(default_factory=dict)
+    built_with: Mapping[str, str] = {}
 
 
-def _of_manifest(text: str | None) -> dict[str, Any]:
-    """What it says, by field of Distribution; a damaged one still says that splatfix made it."""
-    if not text:
-        return {}
-    try:
-        manifest = from_json(_Manifest, parse_json(text))
-    except ValueError:
-        return {"made_by_splatfix": "built"}
-    fields: dict[str, Any] = {"made_by_splatfix": manifest.kind}
-    if manifest.kind == "drop-in":
-        fields["dropin"] = "@".join(filter(None, (manifest.replaces, manifest.variant)))
-    elif manifest.kind == "built":
-        fields["built"] = BuildRecord(
-            targets=manifest.targets,
-            source=manifest.source,
-            cuda_mismatch=manifest.cuda_mismatch,
-            edits=manifest.edits,
-            built_with=tuple(manifest.built_with.items()),
-        )
-    return fields
+def _from_dist_info(system: System, site: str, name: str) -> Distribution:
+    project, version = name_and_version(name)
+    fields: dict[str, Any] = {}
+    if address := system.read(f"{site}/{name}/direct_url.json"):
+        try:
+            direct = from_json(_DirectUrl, parse_json(address))
+            fields = {"origin": direct.url, "editable": direct.dir_info.editable}
+        except ValueError:
+            fields = {"origin": "(direct_url.json is damaged)"}
+    if _TORCH_FAMILY.fullmatch(project):
+        metadata = system.read(f"{site}/{name}/METADATA") or ""
+        fields["pins"] = tuple(f"{requirement}=={exact}" for requirement, exact in _PIN.findall(metadata))
+    if manifest_text := system.read(f"{site}/{name}/splatfix.json"):
+        fields["made_by_splatfix"] = "built"  # a damaged one still says that splatfix made it
+        with suppress(ValueError):
+            manifest = from_json(_Manifest, parse_json(manifest_text))
+            fields["made_by_splatfix"] = manifest.kind
+            if manifest.kind == "drop-in":
+                fields["dropin"] = "@".join(filter(None, (manifest.replaces, manifest.variant)))
+            elif manifest.kind == "built":
+                made = {name: getattr(manifest, name) for name in BuildRecord.__struct_fields__}
+                fields["built"] = BuildRecord(**made | {"built_with": tuple(manifest.built_with.items())})
+    distribution = Distribution(project, version, site, **fields)
+    if distribution.dropin:
+        code, error = _kernel_code(system, distribution)
+        distribution = replace(distribution, code=code, code_error=error)
+    folder = origin_folder(distribution)
+    if folder and distribution.editable and not system.exists(folder):
+        return replace(distribution, source_gone=True)
+    if folder and any(system.exists(f"{folder}/{file}") for file in ("setup.py", "pyproject.toml")):
+        return replace(distribution, source=folder)
+    return distribution
 
 
 def _kernel_code(system: System, dropin: Distribution) -> tuple[tuple[FatbinGroup, ...], str]:
@@ -282,19 +285,16 @@ def read_packages(
             locations[extension.folder, package.replace(".", "/")] = None
     if not locations:
         return ()
-    claims = {
-        item: claimed_modules(system, item)
-        for item in installed
-        if not _LONG_RECORDS.match(item.name.lower())
-    }
+    # a RECORD is long: its text is searched, and of the longest, in which there are no splatting modules, not even that
+    searched = [item for item in installed if not _LONG_RECORDS.match(item.name.lower())]
     dropins = {item.name: item.dropin for item in installed}
     packages = []
     for root, path in locations:
         top = path.split("/")[0]
         owners = []
-        for item, modules in claims.items():
+        for item in searched:
             has_its_name = item.editable and item.name.replace("-", "_") == top
-            if _home(item) == root and (has_its_name or top in modules):
+            if _home(item) == root and (has_its_name or _ships(system, item, top)):
                 owners.append(item.name)
         dropin = next(filter(None, map(dropins.get, owners)), "")
         read = _read_package(system, root, path, native)
@@ -313,12 +313,10 @@ def read_shadows(system: System, folder: str, installed: Iterable[SplatPackage])
     shadows = []
     for entry in system.listdir(folder):
         path, module = f"{folder}/{entry}", entry.removesuffix(".py")
-        if module not in names or system.realpath(path) in homes:
-            continue
-        if entry == module and not system.exists(f"{path}/__init__.py"):
-            continue
-        is_native = any(name.endswith((".so", ".pyd")) for name in system.listdir(path))
-        shadows.append(Shadow(module, path, is_native))
+        is_package = entry != module or system.exists(f"{path}/__init__.py")
+        if module in names and is_package and system.realpath(path) not in homes:
+            is_native = any(name.endswith((".so", ".pyd")) for name in system.listdir(path))
+            shadows.append(Shadow(module, path, is_native))
     return tuple(shadows)
 
 
@@ -347,13 +345,8 @@ def _read_package(system: System, root: str, path: str, extensions: tuple[Extens
     # what imports other files of its package leaves the import of torch to them, perhaps
     if text is not None and (_IMPORTS_TORCH.search(text) or not _IMPORTS_OWN_FILES.search(text)):
         imports_torch = _IMPORTS_TORCH.search(text) is not None
-    shown: dict[str, Any] = {
-        **asdict(source),
-        "module": module,
-        "native": tuple(dict.fromkeys((*native, *inside))),
-    }
-    for name in ("values", "gradients_ignored", "depth", "projection"):  # of sources, for drop-ins
-        del shown[name]
+    shown = {name: value for name, value in asdict(source).items() if name in SplatPackage.__struct_fields__}
+    shown |= {"module": module, "native": tuple(dict.fromkeys((*native, *inside)))}
     return SplatPackage(
         **shown,
         folder=folder,
@@ -374,19 +367,45 @@ def importable_names(
         distributions: those that are installed; what the disk does not show of them, their metadata does.
     """
     installed = tuple(distributions)
-    folders = []
-    for folder in path:
-        if not folder.endswith("lib-dynload") and not system.exists(f"{folder}/os.py"):
-            folders.append(folder)
+    folders = [
+        folder
+        for folder in path
+        if not folder.endswith("lib-dynload") and not system.exists(f"{folder}/os.py")
+    ]
     for root in other_roots(installed):
         folders += [root, f"{root}/src"]
     names: set[str] = set()
     for folder in dict.fromkeys(folders):
-        for entry in system.listdir(folder):
-            match = _MODULE.fullmatch(entry)
-            if match:
-                names.add(match.group(1))
+        names |= {match.group(1) for match in map(_MODULE.fullmatch, system.listdir(folder)) if match}
     for distribution in installed:
         if distribution.editable:
             names |= claimed_modules(system, distribution)
     return tuple(sorted(name for name in names if name.isidentifier() and not name.startswith("__")))
+
+
+def altered_files(
+    system: System, distributions: Iterable[Distribution], packages: Iterable[SplatPackage]
+) -> Iterator[AlteredFile]:
+    """Those of the files that matter most that differ from what was installed: sources by their digest, native files, which
+    may have gigabytes, by their size."""
+    splatting = {name for package in packages for name in package.distributions}
+    for distribution in distributions:
+        listed = _LISTED.get(distribution.name.lower(), ())
+        if distribution.editable or not (listed or distribution.name in splatting):
+            continue
+        lines = record_of(system, distribution).splitlines()
+        if listed:
+            lines = [line for line in lines if line.startswith(listed)]
+        for item in recorded_files(filter(_LOOKED_AT.search, lines)):
+            is_source = item.path.endswith(".py")
+            fingerprint = system.fingerprint(f"{distribution.location}/{item.path}", is_source)
+            digest, _, size = (fingerprint or "").partition(",")
+            difference = ""
+            if fingerprint == "":
+                difference = "not there"
+            elif fingerprint and item.size is not None and size != str(item.size):
+                difference = f"{size} bytes, not {item.size}"
+            elif fingerprint and is_source and digest != f"{_SHA256}{item.sha256}":
+                difference = "another content"
+            if difference:
+                yield AlteredFile(distribution.name, distribution.version, item.path, difference)

@@ -17,18 +17,19 @@ from splatfix.facts.environment.extensions import own_tag, read_extensions, read
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.linkage import runtime_libraries, torch_abi
 from splatfix.facts.environment.packages import (
+    altered_files,
     importable_names,
     read_distributions,
     read_packages,
     read_shadows,
+    record_of,
 )
-from splatfix.facts.environment.records import altered_files
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.source.syntax import simple_assignments
 from splatfix.facts.system.live import System, captured
-from splatfix.facts.system.parallel import fact_within, within
+from splatfix.facts.system.parallel import within
 from splatfix.model import (
     EnvironmentFacts,
     Fact,
@@ -91,33 +92,35 @@ class _Described(Struct, frozen=True):
     abiflags: str = ""
 
 
+_AS_SAID = set(_Described.__struct_fields__) & set(Interpreter.__struct_fields__)
+
+
+def describe(system: System, python: str, timeout: float = _TIMEOUT) -> _Described | str:
+    """What a Python says of itself, or why it does not."""
+    done = system.run([python, str(_PROBE)], timeout)
+    for line in reversed(done.stdout.splitlines()) if done.ok else ():
+        # sitecustomize or .pth files may print before the answer, which is the last line
+        with contextlib.suppress(ValueError):
+            return from_json(_Described, parse_json(line))
+    return done.why() or "its answer is not readable"
+
+
 def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> EnvironmentFacts:
     """The environment of the interpreter ``python``.
 
     Args:
         timeout: seconds the interpreter gets to describe itself.
     """
-    done = system.run([python, str(_PROBE)], timeout)
-    described = None
-    for line in reversed(done.stdout.splitlines()) if done.ok else ():
-        # sitecustomize or .pth files may print before the answer, which is the last line
-        with contextlib.suppress(ValueError):
-            described = from_json(_Described, parse_json(line))
-            break
-    if described is None:
-        reason = done.why() or "its answer is not readable"
-        lost = unknown(f"the interpreter {python} did not describe itself: {reason}", python)
-        return EnvironmentFacts(unknown(reason, python), lost, lost, lost, lost, lost, lost)
+    described = describe(system, python, timeout)
+    if isinstance(described, str):
+        lost = unknown(f"the interpreter {python} did not describe itself: {described}", python)
+        return EnvironmentFacts(unknown(described, python), lost, lost, lost, lost, lost, lost)
     sites = described.site_packages
-    torch_folders = [f"{path}/torch" for path in described.path]
-    loader = Loader(
-        system,
-        system.realpath(described.executable),
-        described.base_prefix,
-        sites,
-        next((folder for folder in torch_folders if system.exists(f"{folder}/version.py")), None),
-        conda=described.conda or system.exists(f"{described.base_prefix}/conda-meta"),
-    )
+    torch_folders = [f"{path}/torch" for path in described.path if system.exists(f"{path}/torch/version.py")]
+    is_conda = described.conda or system.exists(f"{described.base_prefix}/conda-meta")
+    executable = system.realpath(described.executable)
+    torch_folder = next(iter(torch_folders), None)
+    loader = Loader(system, executable, described.base_prefix, sites, torch_folder, conda=is_conda)
     here = system.realpath(".")
 
     def look(work: Callable[[], T], found_via: str) -> Fact[T]:
@@ -127,7 +130,7 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
         lambda: tuple(read_distributions(system, sites)), "*.dist-info and *.egg-info in site-packages"
     )
     installed = distributions.value or ()
-    torch = fact_within(_PATIENCE, lambda: _read_torch(loader), loader.torch_folder or "")
+    torch = within(_PATIENCE, lambda: _read_torch(loader), loader.torch_folder or "")
     native = look(
         lambda: read_extensions(loader, sites, installed), "native files in site-packages, read as bytes"
     )
@@ -200,14 +203,12 @@ def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
     Importing torch takes seconds, so a torch that looks as it should is not imported to see whether it can be.
     """
     for distribution in facts.distributions.value or ():
-        if distribution.name != "torch":
-            continue
-        record = system.read(f"{distribution.location}/torch-{distribution.version}.dist-info/RECORD") or ""
-        recorded = captured(r"^torch/__init__\.py,sha256=([\w-]+)", record, re.MULTILINE)
-        text = system.read(f"{distribution.location}/torch/__init__.py")
-        if recorded and text is not None:
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode("utf-8")).digest())
-            return digest.decode().rstrip("=") == recorded
+        if distribution.name == "torch":
+            record = record_of(system, distribution)
+            recorded = captured(r"^torch/__init__\.py,sha256=([\w-]+)", record, re.MULTILINE)
+            text = system.read(f"{distribution.location}/torch/__init__.py")
+            digest = base64.urlsafe_b64encode(hashlib.sha256((text or "").encode("utf-8")).digest())
+            return text is not None and digest.decode().rstrip("=") == recorded
     return False
 
 
@@ -240,12 +241,11 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
         abi = True  # every wheel from 2.7 on, as its release notes say
     builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
     listed_archs = captured(r"supported_arches\s*=\s*\[([^\[\]]*)\]", builder)
-    builder_imports: set[str] = set()
-    for module, rest in _BUILDER_IMPORT.findall(builder):
-        builder_imports.add(module)
-        # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
-        if module == "pkg_resources" and re.search(r"import\s+packaging", rest):
-            builder_imports.add("pkg_resources.packaging")
+    imported = _BUILDER_IMPORT.findall(builder)
+    builder_imports = {module for module, _ in imported}
+    # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
+    if any(module == "pkg_resources" and re.search(r"import\s+packaging", rest) for module, rest in imported):
+        builder_imports.add("pkg_resources.packaging")
     return Fact(
         Torch(
             version=version,
@@ -274,17 +274,11 @@ def _interpreter(system: System, python: _Described) -> Interpreter:
     elif config is not None:
         kind = captured(r"^(uv|virtualenv)\s*=", config, re.MULTILINE) or "venv"
     lock_files = [f"{project}/{name}" for name in ("uv.lock", "poetry.lock")]
+    said = {name: getattr(python, name) for name in _AS_SAID}
     return Interpreter(
-        executable=python.executable,
-        version=python.version,
-        implementation=python.implementation,
+        **said,
         abi_tag=re.sub(r"^\.|\.(so|pyd)$", "", python.ext_suffix),
         platform_tag=python.platform,
-        prefix=prefix,
-        base_prefix=python.base_prefix,
         kind=kind,
-        site_packages=python.site_packages,
-        externally_managed=python.externally_managed,
-        headers=python.headers,
         lock_file=next((path for path in lock_files if system.exists(path)), ""),
     )

@@ -2,13 +2,11 @@
 
 import json
 import os
-import platform
 import sys
 import sysconfig
-from typing import Any, Dict
 
 
-def describe() -> Dict[str, Any]:
+def describe() -> "dict[str, object]":
     """The interpreter's own words about itself, as JSON-able data."""
     own_folder = os.path.dirname(os.path.abspath(__file__))
     paths = [p for p in sys.path if p and os.path.isdir(p) and os.path.abspath(p) != own_folder]
@@ -25,8 +23,10 @@ def describe() -> Dict[str, Any]:
     include = sysconfig.get_path("include", "nt" if os.name == "nt" else "posix_prefix")
     return {
         "executable": sys.executable,
-        "version": platform.python_version(),
-        "implementation": platform.python_implementation(),
+        "version": sys.version.split()[0],
+        "implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(
+            sys.implementation.name, sys.implementation.name
+        ),
         "ext_suffix": sysconfig.get_config_var("EXT_SUFFIX") or "",
         "platform": sysconfig.get_platform(),
         "prefix": sys.prefix,

@@ -1,11 +1,9 @@
 """Every host compiler on the machine with its version, and the other tools a build uses."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from msgspec import Struct, field
-
-from splatfix.core.codec import fitting, parse_json
+from splatfix.core.codec import parse_json
 from splatfix.facts.system.live import System, captured, which_all
 from splatfix.facts.system.parallel import each
 from splatfix.model import Compiler, Fact
@@ -22,31 +20,14 @@ _CL_VERSION = re.compile(r"\b([0-9]{2}\.[0-9]{2})\.[0-9]{4,6}\b")
 _CL_TOOLSET = re.compile(r"[\\/]MSVC[\\/]14\.(\d{2})\d*\.")
 _GNU_VERSION = re.compile(r"(?:clang version |\) )([0-9]{1,6}(?:\.[0-9]{1,6})+)")
 
-_TOOLS: Mapping[str, tuple[list[str], str]] = {
-    "ninja": (["--version"], r"^([\d.]+)"),
-    "cmake": (["--version"], r"cmake version ([\d.]+)"),
-    "git": (["--version"], r"git version ([\d.]*\d)"),
-    "docker": (["--version"], r"Docker version ([\d.]+)"),
-    "ccache": (["--version"], r"ccache version ([\d.]+)"),
-    "sccache": (["--version"], r"sccache ([\d.]+)"),
-    "colmap": (["help"], r"COLMAP ([\d.]+)"),
+_TOOLS = {
+    "ninja": r"^([\d.]+)",
+    "cmake": r"cmake version ([\d.]+)",
+    "git": r"git version ([\d.]*\d)",
+    "docker": r"Docker version ([\d.]+)",
+    "ccache": r"ccache version ([\d.]+)",
+    "sccache": r"sccache ([\d.]+)",
 }
-
-
-class _Catalog(Struct, frozen=True):
-    productDisplayVersion: str = ""
-
-
-class _Studio(Struct, frozen=True):
-    """A Visual Studio, as vswhere describes it."""
-
-    installationPath: str = ""
-    displayName: str = "Visual Studio"
-    catalog: _Catalog = field(default_factory=_Catalog)
-
-
-class _Studios(Struct, frozen=True):
-    instances: tuple[_Studio, ...] = ()
 
 
 def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
@@ -60,43 +41,33 @@ def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
         for path, via in candidates:
             found_via.setdefault(path, {})[via] = None
     described = each(lambda item: _describe(system, item[0], tuple(item[1])), found_via.items())
-    searched = f"PATH, {', '.join(_VARIABLES)}"
-    searched += ", Visual Studio's own list" if system.name == "windows" else ", conda"
-    return Fact(tuple(compiler for compiler in described if compiler is not None), searched)
+    others = "Visual Studio's own list" if system.name == "windows" else "conda"
+    return Fact(tuple(filter(None, described)), f"PATH, {', '.join(_VARIABLES)}, {others}")
 
 
 def tools(system: System) -> dict[str, str]:
     """Version of each build tool that is there."""
 
-    def ask(name: str) -> tuple[str, str] | None:
-        if not which_all(system, name):
-            return None
-        arguments, pattern = _TOOLS[name]
-        return name, captured(pattern, system.run([name, *arguments], _TIMEOUT).stdout)
-
-    answers = dict(answer for answer in each(ask, _TOOLS) if answer)
-    return {name: version for name, version in answers.items() if version}
+    there = [name for name in _TOOLS if which_all(system, name)]
+    answers = each(lambda name: system.run([name, "--version"], _TIMEOUT).stdout, there)
+    versions = {name: captured(_TOOLS[name], answer) for name, answer in zip(there, answers, strict=True)}
+    return {name: version for name, version in versions.items() if version}
 
 
 def _named(system: System) -> Iterator[tuple[str, str]]:
     """The compilers that environment variables name; ``nvcc -ccbin`` flags count as well."""
+    programs = []
     for variable in _VARIABLES:
+        # a compiler cache may stand in front: "ccache g++-13"
         command = system.env.get(variable, "").split()
-        if command:
-            # a compiler cache may stand in front: "ccache g++-13"
-            is_cached = command[0].endswith(("ccache", "sccache"))
-            yield _located(system, command[-1] if is_cached else command[0]), variable
+        is_cached = bool(command) and command[0].endswith(("ccache", "sccache"))
+        programs += [(program, variable) for program in (command[-1:] if is_cached else command[:1])]
     for variable in _FLAG_VARIABLES:
-        program = captured(_CCBIN, system.env.get(variable, ""))
+        programs.append((captured(_CCBIN, system.env.get(variable, "")), f"{variable} -ccbin"))
+    for program, via in programs:
         if program:
-            yield _located(system, program), f"{variable} -ccbin"
-
-
-def _located(system: System, program: str) -> str:
-    """A program's path, as it stands where it is one; else the first of that name on PATH."""
-    if "/" in program or "\\" in program:
-        return program
-    return next(iter(which_all(system, program)), program)
+            is_path = "/" in program or "\\" in program
+            yield program if is_path else next(iter(which_all(system, program)), program), via
 
 
 def _on_path(system: System, environment: str) -> Iterator[tuple[str, str]]:
@@ -128,16 +99,17 @@ def _of_visual_studio(system: System) -> Iterator[tuple[str, str]]:
     programs = system.env.get("ProgramFiles(x86)") or "C:/Program Files (x86)"
     done = system.run([f"{programs}/{_VSWHERE}", "-products", "*", "-format", "json", "-utf8"], _TIMEOUT)
     try:
-        listed = fitting(_Studios, {"instances": parse_json(done.stdout)})
-    except ValueError:
+        studios = {
+            item["installationPath"]: f"{item['displayName']} {item['catalog']['productDisplayVersion']}"
+            for item in parse_json(done.stdout)
+        }
+    except (ValueError, TypeError, KeyError):
         return
-    for item in listed.instances:
-        base = f"{item.installationPath}\\VC\\Tools\\MSVC"
+    for folder, product in studios.items():
+        base = f"{folder}\\VC\\Tools\\MSVC"
         toolsets = sorted(system.listdir(base), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
         if toolsets:
-            path = f"{base}\\{toolsets[-1]}\\bin\\Hostx64\\x64\\cl.exe"
-            product = f"{item.displayName} {item.catalog.productDisplayVersion}".strip()
-            yield path, f"vswhere: {product}"
+            yield f"{base}\\{toolsets[-1]}\\bin\\Hostx64\\x64\\cl.exe", f"vswhere: {product}"
 
 
 def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler | None:
@@ -147,9 +119,8 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
         # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
         minor = captured(_CL_TOOLSET, path)
         version = captured(_CL_VERSION, done.stderr + done.stdout)
-        if version:
-            return Compiler("cl", path, version, found_via)
-        return Compiler("cl", path, f"19.{minor}" if minor else None, found_via, done.why())
+        told = version or (f"19.{minor}" if minor else None)
+        return Compiler("cl", path, told, found_via, "" if version else done.why())
     kind = re.sub(r"^.*conda-linux-gnu-|-[\d.]+$", "", name)
     if kind not in ("gcc", "g++", "clang", "clang++"):
         return None
@@ -158,6 +129,4 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
     if "clang" in first_line:
         kind = {"gcc": "clang", "g++": "clang++"}.get(kind, kind)  # macOS names clang gcc
     version = captured(_GNU_VERSION, first_line)
-    if not version:
-        return Compiler(kind, path, None, found_via, done.why() or first_line)
-    return Compiler(kind, path, version, found_via)
+    return Compiler(kind, path, version or None, found_via, "" if version else done.why() or first_line)

@@ -45,33 +45,29 @@ def probe(system: System) -> Fact[Confinement]:
     root, shm = at.get("/"), at.get(_SHM)
     status = system.read("/proc/self/status") or ""
     uid = whole_number(captured(r"^Uid:\s+(\d+)", status, re.MULTILINE))
-    size = None
-    for option in shm.more if shm else ():
-        # bytes of a tmpfs that is limited; it may be in another way
-        if match := re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option):
-            size = int(match.group(1)) * _UNITS[match.group(2)]
-            break
+    # bytes of a tmpfs that is limited; it may be in another way
+    sizes = filter(
+        None, (re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option) for option in (shm.more if shm else ()))
+    )
+    size = next((int(match[1]) * _UNITS[match[2]] for match in sizes), None)
     closed: list[str] = []
     if uid and any(name.startswith("nvidia") for name in system.listdir("/dev")):
         # find asks the kernel, which also knows of groups and access lists
         files = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c")
         done = system.run([*files, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
         closed = sorted(line for line in done.stdout.splitlines() if line.startswith("/dev/nvidia"))
-    return Fact(
-        Confinement(
-            shm=size,
-            processes=_number(system, "/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"),
-            memory=_number(
-                system, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
-            ),
-            read_only=None if root is None else "ro" in root.options,
-            writable=tuple(path for path in _TEMPORARY if path in at and "rw" in at[path].options),
-            user=uid,
-            closed_devices=tuple(closed),
-            wsl_device=system.exists("/dev/dxg"),
-        ),
-        MOUNTS,
+    cgroup = "/sys/fs/cgroup"
+    confinement = Confinement(
+        shm=size,
+        processes=_number(system, f"{cgroup}/pids.max", f"{cgroup}/pids/pids.max"),
+        memory=_number(system, f"{cgroup}/memory.max", f"{cgroup}/memory/memory.limit_in_bytes"),
+        read_only=None if root is None else "ro" in root.options,
+        writable=tuple(path for path in _TEMPORARY if path in at and "rw" in at[path].options),
+        user=uid,
+        closed_devices=tuple(closed),
+        wsl_device=system.exists("/dev/dxg"),
     )
+    return Fact(confinement, MOUNTS)
 
 
 def kind_by_mounts(system: System) -> str | None:
@@ -82,8 +78,7 @@ def kind_by_mounts(system: System) -> str | None:
             sources += [option for option in mount.more if "dir=" in option]
         elif mount.point in ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts"):
             sources.append(mount.root)
-    text = "\n".join(sources)
-    return next((name for mark, name in _MOUNT_MARKS if mark in text), None)
+    return next((name for mark, name in _MOUNT_MARKS if any(mark in source for source in sources)), None)
 
 
 def _mounts(text: str) -> Iterator[_Mount]:
@@ -96,8 +91,6 @@ def _mounts(text: str) -> Iterator[_Mount]:
 
 def _number(system: System, *paths: str) -> int | None:
     """The limit in the first of these files that is there; None for ``max``, and for what version 1 writes for none."""
-    for path in paths:
-        number = whole_number(system.read(path))
-        if number is not None:
-            return number if number < _NO_LIMIT else None
-    return None
+    numbers = (whole_number(system.read(path)) for path in paths)
+    number = next((number for number in numbers if number is not None), _NO_LIMIT)
+    return number if number < _NO_LIMIT else None

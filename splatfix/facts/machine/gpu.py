@@ -1,15 +1,14 @@
 """A machine's GPUs and its NVIDIA driver, put together from all who can list them."""
 
-import csv
-import io
 import re
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.core.codec import fitting, json_object
+from splatfix.core.runner import Completed
 from splatfix.facts.machine import adapters, mac
 from splatfix.facts.machine.nvml import PROC_GPUS, for_all
 from splatfix.facts.system.live import System, captured, whole_number
@@ -19,18 +18,11 @@ from splatfix.model import CudaDevice, Driver, Fact, Gpu, absent, unknown
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 # What a driver or a board of NVIDIA's leaves to be seen, also inside containers: WSL's device, a Tegra's files.
 _TRACES = (
-    "/proc/driver/nvidia",
-    "/dev/nvidiactl",
-    "/dev/dxg",
-    "/sys/module/nvidia",
-    "/dev/nvhost-gpu",
+    *("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/sys/module/nvidia", "/dev/nvhost-gpu"),
     "/etc/nv_tegra_release",
 )
 _PROC_VERSION, _SYS_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
 _VERSION = r"[0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
-_SMI_TIMEOUT = 8.0
-_SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid"
-_SMI_ON_WSL = "/usr/lib/wsl/lib/nvidia-smi"
 _CUDA_TIMEOUT = 20.0
 # A child of splatfix's own Python runs it: a damaged driver may crash or hang whoever loads libcuda.
 _CUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
@@ -53,32 +45,32 @@ class GpuFacts(Struct, frozen=True):
     gpus: Fact[tuple[Gpu, ...]]
     driver: Fact[Driver]
     cuda: Fact[tuple[CudaDevice, ...]]
-    cuda_unfiltered: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
+    cuda_unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
 
 
-class _GpuList(Struct, frozen=True):
-    """What one source lists; what it cannot know is None."""
+class _Listing(Struct, frozen=True):
+    """What one source says of GPUs and driver; what it cannot know is None."""
 
     gpus: tuple[Gpu, ...] = ()
-    library_version: str | None = None
-    cuda: str | None = None
-    """Highest CUDA level of the driver."""
-
-
-class _CudaAnswer(Struct, frozen=True):
-    """What CUDA itself lists, and how it started."""
-
-    devices: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
-    """In CUDA's own order. Absent: no libcuda that the loader takes; unknown: it did not start, or did not answer."""
-    gpus: tuple[Gpu, ...] = ()
-    """The same as GPUs, for machines on which nothing else lists them."""
+    via: str = ""
+    """"" where it shows none."""
+    misses: tuple[str, ...] = ()
+    """Who was asked in vain, and why."""
+    version: str | None = None
+    """Of the driver's user-mode library."""
     level: str | None = None
     """Highest CUDA level of the driver, such as ``13.0``; a libcuda tells it without any driver loaded."""
-    error_code: int | None = None
-    """``cuInit``'s code, or the negative number of the signal that ended the child; None when it started."""
-    unfiltered: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
+    code: int | None = None
+    """NVML's or ``cuInit``'s, or the negative number of the signal that ended the child that asked; None when it started."""
+
+
+class _Cuda(_Listing, frozen=True):
+    """What CUDA itself lists, and how it started."""
+
+    devices: Fact[tuple[CudaDevice, ...]] = Fact()
+    """In CUDA's own order. Absent: no libcuda that the loader takes; unknown: it did not start, or did not answer."""
+    unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
     """The devices without CUDA_VISIBLE_DEVICES, asked where there is none with it."""
-    misses: tuple[str, ...] = ()
 
 
 class _Answer(Struct, frozen=True):
@@ -96,10 +88,10 @@ class _Answer(Struct, frozen=True):
 def probe(system: System) -> GpuFacts:
     """GPUs and NVIDIA driver of a machine, and CUDA's own list.
 
-    Order for the GPUs: NVML, then libcuda, then nvidia-smi, then /proc/driver/nvidia, then the device tree of a Jetson, then
-    the PCI bus; the first that shows NVIDIA GPUs wins, and ``found_via`` names the misses. What it leaves open, the PCI bus
-    fills in; cards that only the bus shows come from there too. An empty tuple means that every source was tried and no
-    GPU is there; unknown means that something of NVIDIA's is there but nothing could be asked.
+    Order for the GPUs: NVML (which is what nvidia-smi asks), then libcuda, then /proc/driver/nvidia, then the device tree of
+    a Jetson, then the PCI bus; the first that shows NVIDIA GPUs wins, and ``found_via`` names the misses. What it leaves open,
+    the PCI bus fills in; cards that only the bus shows come from there too. An empty tuple means that every source was tried
+    and no GPU is there; unknown means that something of NVIDIA's is there but nothing could be asked.
 
     libcuda is asked in any case, because NVML answers on many a machine where CUDA does not start.
     """
@@ -111,34 +103,37 @@ def probe(system: System) -> GpuFacts:
     is_likely = nvidia_on_bus or has_traces
     # under way while NVML is asked: each takes seconds on a machine whose GPUs sleep
     cuda_job = Job(lambda: _ask_cuda(system) if is_likely else None)
-    reply = system.nvml()
-    listed = _of_nvml(reply)
-    if listed.value is None and not is_likely:
-        via = f"{listed.error}; no NVIDIA device files, no NVIDIA card on the PCI bus"
+    listed = nvml = _of_nvml(system.nvml())
+    if not nvml.via and not is_likely:
+        via = f"{nvml.misses[0]}; no NVIDIA device files, no NVIDIA card on the PCI bus"
         no_driver = absent("no NVIDIA driver on this machine", via)
         return GpuFacts(Fact(on_bus, via), no_driver, no_driver)
-    cuda: _CudaAnswer = cuda_job.value() or _ask_cuda(system)
-    by_nvml = listed.value is not None and bool(listed.value.gpus or not nvidia_on_bus)
+    cuda: _Cuda = cuda_job.value() or _ask_cuda(system)
+    by_nvml = bool(nvml.via and (nvml.gpus or not nvidia_on_bus))
     misses: list[str] = []
     if not by_nvml:
-        misses = [listed.error or "NVML: it shows no GPU", *cuda.misses]
-        listed = Fact()
-        if cuda.gpus:
-            listed = Fact(_GpuList(cuda.gpus), "libcuda")
-        for source in (_of_nvidia_smi, _of_proc_files, _of_jetson):
-            if listed.value is None:
+        misses = [*(nvml.misses or ("NVML: it shows no GPU",)), *cuda.misses]
+        listed = _Listing(cuda.gpus, "libcuda" if cuda.gpus else "")
+        for source in (_of_proc_files, _of_jetson):
+            if not listed.via:
                 listed = source(system)
-                misses += filter(None, [listed.error])
-    driver = _driver(system, listed, fitting(_Answer, reply).error_code, cuda)
-    from_source = listed.value or _GpuList()
+    version, is_open, module_via = _kernel_module(system)
+    driver = Driver(
+        version=version or listed.version,
+        # what CUDA says of its level counts: a forward-compatibility package raises it above NVML's
+        cuda=cuda.level if cuda.devices.known else listed.level or cuda.level,
+        open_module=is_open,
+        library_version=listed.version or _version_of_library(system),
+        nvml_error=nvml.code,
+        cuda_error=cuda.code,
+    )
     # a libcuda tells its level without any driver loaded: in an image with CUDA, on a machine without a GPU
-    if not by_nvml and not driver.version and not (driver.cuda and (from_source.gpus or has_traces)):
+    if not by_nvml and not driver.version and not (driver.cuda and (listed.gpus or has_traces)):
         driver_fact = absent("no NVIDIA driver is loaded on this machine", "; ".join(misses))
     else:
-        via = " and ".join(filter(None, (listed.found_via, _kernel_module(system)[2])))
-        driver_fact = Fact(driver, via or "libcuda")
-    gpus = _completed(from_source.gpus, cuda.gpus, on_bus)
-    gpu_fact = Fact(gpus, listed.found_via or "; ".join([*misses, adapters.DEVICES]))
+        driver_fact = Fact(driver, " and ".join(filter(None, (listed.via, module_via))) or "libcuda")
+    gpus = _completed(listed.gpus, cuda.gpus, on_bus)
+    gpu_fact = Fact(gpus, listed.via or "; ".join([*misses, adapters.DEVICES]))
     if not by_nvml and not any(gpu.vendor == "nvidia" for gpu in gpus):
         gpu_fact = unknown("; ".join(misses))
     return GpuFacts(gpu_fact, driver_fact, cuda.devices, cuda.unfiltered)
@@ -167,43 +162,16 @@ def _of_a_mac(system: System) -> GpuFacts:
         if vendor == "apple":  # CPU and GPU share it
             memory = whole_number(mac.sysctl(system).get("hw.memsize"))
         gpus.append(Gpu(len(gpus), name, vendor, memory_total=memory))
-    if not gpus:
-        return GpuFacts(unknown(f"{via} shows no GPU"), no_driver, no_cuda)
-    return GpuFacts(Fact(tuple(gpus), via), no_driver, no_cuda)
-
-
-# -- the driver -----------------------------------------------------------------------------------------------
-
-
-def _driver(system: System, listed: Fact[_GpuList], nvml_code: int | None, cuda: _CudaAnswer) -> Driver:
-    from_source = listed.value or _GpuList()
-    version, is_open, _ = _kernel_module(system)
-    level = cuda.level
-    # what CUDA says of its level counts: a forward-compatibility package raises it above NVML's
-    if not cuda.devices.known and from_source.cuda:
-        level = from_source.cuda
-    return Driver(
-        version=version or from_source.library_version,
-        cuda=level,
-        open_module=is_open,
-        library_version=from_source.library_version or _version_of_library(system),
-        nvml_error=nvml_code,
-        cuda_error=cuda.error_code,
-    )
+    return GpuFacts(Fact(tuple(gpus), via) if gpus else unknown(f"{via} shows no GPU"), no_driver, no_cuda)
 
 
 def _version_of_library(system: System) -> str | None:
     """The version in the real file name of the installed user-mode driver: ``libcuda.so.575.57.08``."""
-    for folder in _LIBRARY_FOLDERS:
-        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            path = f"{folder}/{name}"
-            if not system.exists(path):
-                continue
-            # a link to the file of the version, as NVIDIA's installer and all distributions make it
-            version = captured(rf"\.so\.({_VERSION})$", system.realpath(path))
-            if version:
-                return version
-    return None
+    names = ("libcuda.so.1", "libnvidia-ml.so.1")
+    paths = [f"{folder}/{name}" for folder in _LIBRARY_FOLDERS for name in names]
+    # a link to the file of the version, as NVIDIA's installer and all distributions make it
+    real_paths = (system.realpath(path) for path in paths if system.exists(path))
+    return next(filter(None, (captured(rf"\.so\.({_VERSION})$", path) for path in real_paths)), None)
 
 
 def _kernel_module(system: System) -> tuple[str, bool | None, str]:
@@ -218,50 +186,16 @@ def _kernel_module(system: System) -> tuple[str, bool | None, str]:
     return "", None, ""
 
 
-# -- who lists GPUs beside CUDA -------------------------------------------------------------------------------
-
-
-def _of_nvml(reply: dict[str, Any]) -> Fact[_GpuList]:
-    """NVML's plain data (see :func:`splatfix.facts.machine.nvml.ask`) as GPUs; unknown when it gave none to read."""
-    if "error" in reply or not isinstance(reply.get("gpus"), list):
-        return unknown(f"NVML: {reply.get('error') or 'it shows no GPU'}")
+def _of_nvml(reply: dict[str, Any]) -> _Listing:
+    """NVML's plain data (see :func:`splatfix.facts.machine.nvml.ask`) as GPUs."""
     answer = fitting(_Answer, reply)
-    return Fact(_GpuList(_decoded(reply["gpus"]), answer.driver or None, _level(answer.cuda)), "NVML")
+    if "error" in reply or not isinstance(reply.get("gpus"), list):
+        reason = f"NVML: {reply.get('error') or 'it shows no GPU'}"
+        return _Listing(misses=(reason,), code=answer.error_code)
+    return _Listing(_decoded(reply["gpus"]), "NVML", (), answer.driver or None, _level(answer.cuda))
 
 
-def _of_nvidia_smi(system: System) -> Fact[_GpuList]:
-    misses: list[str] = []
-    for program in (_SMI_ON_WSL, "nvidia-smi"):
-        if program == _SMI_ON_WSL and not system.exists(program):
-            continue
-        argv = [program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"]
-        done = system.run(argv, for_all_gpus(system, _SMI_TIMEOUT))
-        if not done.ok:
-            reason = done.why()
-            if not done.error:
-                # it says it on stdout: "Failed to initialize NVML: Driver/library version mismatch"
-                reason = captured(r"^\s*(\S.*)$", done.stdout, re.MULTILINE).rstrip() or reason
-            misses.append(f"nvidia-smi: {reason}")
-            continue
-        gpus: list[Gpu] = []
-        driver = None
-        for row in csv.reader(io.StringIO(done.stdout), skipinitialspace=True):
-            cells = [cell.strip() for cell in row]
-            if len(cells) != len(_SMI_FIELDS.split(",")) or not re.fullmatch("[0-9]{1,9}", cells[0]):
-                misses.append(f"nvidia-smi: unexpected line {','.join(row)[:80]!r}")
-                continue
-            index, name, cc, driver, total, bus, uuid = cells
-            # old drivers have no field for the capability, and the memory of a GB10, which is the machine's, is [N/A]
-            mebibytes = captured(r"\A([0-9]{1,9})\Z", total)
-            memory = int(mebibytes) * 2**20 if mebibytes else None
-            capability = captured(r"\A([0-9]{1,3}\.[0-9])\Z", cc) or None
-            gpus.append(Gpu(int(index), name, cc=capability, memory_total=memory, bus_id=bus, uuid=uuid))
-        if gpus:
-            return Fact(_GpuList(tuple(gpus), driver), "nvidia-smi")
-    return unknown("; ".join(misses))
-
-
-def _of_proc_files(system: System) -> Fact[_GpuList]:
+def _of_proc_files(system: System) -> _Listing:
     """Read /proc/driver/nvidia/gpus/*/information, which the kernel module writes by itself."""
     gpus: list[Gpu] = []
     for bus in system.listdir(PROC_GPUS):
@@ -270,71 +204,60 @@ def _of_proc_files(system: System) -> Fact[_GpuList]:
         if "Model" in values:
             uuid = values.get("GPU UUID", "").partition(" ")[0] or None
             gpus.append(Gpu(len(gpus), values["Model"], bus_id=bus, uuid=uuid, shown_by="kernel module"))
-    return Fact(_GpuList(tuple(gpus)), PROC_GPUS) if gpus else Fact()
+    return _Listing(tuple(gpus), PROC_GPUS if gpus else "")
 
 
-def _of_jetson(system: System) -> Fact[_GpuList]:
+def _of_jetson(system: System) -> _Listing:
     """A Tegra board's GPU by its device tree: integrated, on no PCI bus."""
     for name in (system.read(_DEVICE_TREE) or "").split("\0"):
         chip = name.removeprefix("nvidia,")
         if chip in _TEGRA:
             cc, family = _TEGRA[chip]
-            return Fact(_GpuList((Gpu(0, f"{family} GPU of NVIDIA {chip}", cc=cc),)), _DEVICE_TREE)
-    return Fact()
+            return _Listing((Gpu(0, f"{family} GPU of NVIDIA {chip}", cc=cc),), _DEVICE_TREE)
+    return _Listing()
 
 
-# -- CUDA itself ----------------------------------------------------------------------------------------------
+def _ask_cuda(system: System) -> _Cuda:
+    library = "nvcuda.dll" if system.name == "windows" else "libcuda.so.1"
+    if system.exists(_CUDA_ON_WSL):
+        library = _CUDA_ON_WSL  # its folder may be off the loader's path
 
+    def ask(*options: str) -> tuple[dict[str, Any], Completed]:
+        argv = [system.python, str(_CUDA_PROBE), library, *options]
+        done = system.run(argv, for_all_gpus(system, _CUDA_TIMEOUT))
+        return json_object(done.stdout), done
 
-def _ask_cuda(system: System) -> _CudaAnswer:
-    libraries = ["nvcuda.dll" if system.name == "windows" else "libcuda.so.1"]
-    if system.name != "windows" and system.exists(_CUDA_ON_WSL):
-        libraries.insert(0, _CUDA_ON_WSL)  # WSL's folder may be off the loader's path
-    misses: list[str] = []
-    failed = _CudaAnswer()
-    is_there = False
-    for library in libraries:
-        done = system.run([system.python, str(_CUDA_PROBE), library], for_all_gpus(system, _CUDA_TIMEOUT))
-        reply = json_object(done.stdout)
-        if "error" in reply:
-            misses.append(f"libcuda: {reply['error']}")
-            continue
-        is_there = True
-        if not reply:
-            misses.append(f"{library}: {done.why() or 'no readable answer'}")
-            if done.returncode is not None and done.returncode < 0 and not done.error:
-                failed = _CudaAnswer(error_code=done.returncode)
-            continue
-        answer = fitting(_Answer, reply)
-        level, code = _level(answer.cuda), answer.init
-        if code == 0:
-            gpus = _decoded(reply.get("gpus"))
-            return _CudaAnswer(_devices(gpus, library), gpus, level, misses=tuple(misses))
-        misses.append(f"{library}: cuInit gives error {code}")
-        unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
-        if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
-            # the code that is left to explain is that of no device where taking the variable away helps, or could not be
-            # asked, else the one without it
-            argv = [system.python, str(_CUDA_PROBE), library, "--unfiltered"]
-            reply = json_object(system.run(argv, for_all_gpus(system, _CUDA_TIMEOUT)).stdout)
-            other = fitting(_Answer, reply).init
-            if other == 0:
-                unfiltered = _devices(_decoded(reply.get("gpus")), library)
-            elif other is not None:
-                code = other
-                unfiltered = unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
-        failed = _CudaAnswer(level=level, error_code=code, unfiltered=unfiltered)
-    reason = "; ".join(misses)
-    devices = unknown(reason) if is_there else absent(reason, "the loader's search")
-    return replace(failed, devices=devices, misses=tuple(misses))
+    reply, done = ask()
+    if "error" in reply:
+        reason = f"libcuda: {reply['error']}"
+        return _Cuda(misses=(reason,), devices=absent(reason, "the loader's search"))
+    if not reply:
+        reason, code = f"{library}: {done.why() or 'no readable answer'}", done.returncode
+        is_signal = code is not None and code < 0 and not done.error
+        return _Cuda(misses=(reason,), devices=unknown(reason), code=code if is_signal else None)
+    answer = fitting(_Answer, reply)
+    level, code = _level(answer.cuda), answer.init
+    if code == 0:
+        gpus = _decoded(reply.get("gpus"))
+        return _Cuda(gpus, level=level, devices=_devices(gpus, library))
+    reason = f"{library}: cuInit gives error {code}"
+    unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
+    if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
+        # the code that is left to explain is that of no device where taking the variable away helps, or could not be
+        # asked, else the one without it
+        reply, _ = ask("--unfiltered")
+        other = fitting(_Answer, reply).init
+        if other == 0:
+            unfiltered = _devices(_decoded(reply.get("gpus")), library)
+        elif other is not None:
+            code = other
+            unfiltered = unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
+    return _Cuda(misses=(reason,), level=level, code=code, devices=unknown(reason), unfiltered=unfiltered)
 
 
 def _devices(gpus: tuple[Gpu, ...], library: str) -> Fact[tuple[CudaDevice, ...]]:
     devices = (CudaDevice(gpu.name, gpu.cc, gpu.memory_total, gpu.bus_id, gpu.uuid) for gpu in gpus)
     return Fact(tuple(devices), library)
-
-
-# -- plain data of NVML and of our probe, in which anything may be damaged ------------------------------------
 
 
 def _decoded(items: object) -> tuple[Gpu, ...]:
@@ -343,27 +266,17 @@ def _decoded(items: object) -> tuple[Gpu, ...]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict):
             gpu, other = fitting(Gpu, item, index=0, name=""), fitting(_Answer, item)
-            gpus.append(
-                replace(
-                    gpu,
-                    index=len(gpus),
-                    name=gpu.name or "unknown",
-                    cc=".".join(map(str, other.cc or ())) or None,
-                    memory_total=gpu.memory_total or None,
-                    nvml_error=other.error_code,
-                )
+            cc = ".".join(map(str, other.cc or ())) or None
+            gpu = replace(
+                gpu, index=len(gpus), name=gpu.name or "unknown", cc=cc, nvml_error=other.error_code
             )
+            gpus.append(replace(gpu, memory_total=gpu.memory_total or None))
     return tuple(gpus)
 
 
 def _level(number: int | None) -> str | None:
     """``13000`` -> ``13.0`` (CUDA driver API, cuDriverGetVersion)."""
-    if number is None or number <= 0:
-        return None
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-# -- what CUDA and the PCI bus add ----------------------------------------------------------------------------
+    return f"{number // 1000}.{number % 1000 // 10}" if number and number > 0 else None
 
 
 def _completed(gpus: tuple[Gpu, ...], of_cuda: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

@@ -1,6 +1,7 @@
 """What shows a node at its end before a program does: errors that the driver wrote into the kernel's log, and full disks."""
 
 import re
+from collections import Counter
 
 from splatfix.facts.system.live import System
 from splatfix.model import Disk, Fact, Xid, unknown
@@ -23,11 +24,8 @@ def xids(system: System) -> Fact[tuple[Xid, ...]]:
     done = system.run(_LINES, _TIMEOUT)
     if done.returncode is None or done.stderr.strip():
         return unknown(f"dmesg: {done.stderr.strip() or done.why()}")
-    counts: dict[tuple[str, int], int] = {}
-    for bus, code in re.findall(r"NVRM: Xid \((?:PCI:)?([0-9a-f:.]{1,16})\): ([0-9]{1,4})\b", done.stdout)[
-        -_MOST:
-    ]:
-        counts[bus, int(code)] = counts.get((bus, int(code)), 0) + 1
+    rows = re.findall(r"NVRM: Xid \((?:PCI:)?([0-9a-f:.]{1,16})\): ([0-9]{1,4})\b", done.stdout)
+    counts = Counter((bus, int(code)) for bus, code in rows[-_MOST:])
     return Fact(tuple(Xid(bus, code, count) for (bus, code), count in counts.items()), "dmesg")
 
 

@@ -11,16 +11,8 @@ from splatfix.model import Colmap, Fact, HeaderCopy, absent, unknown
 
 # torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
 _TORCH_LIBRARIES = (
-    "c10",
-    "torch_cpu",
-    "torch_python",
-    "c10_cuda",
-    "torch_cuda",
-    "torch_cuda_cpp",
-    "torch_cuda_cu",
-    "c10_hip",
-    "torch_hip",
-    "torch",
+    *("c10", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda", "torch_cuda_cpp", "torch_cuda_cu"),
+    *("c10_hip", "torch_hip", "torch"),
 )
 _TIMEOUT = 8.0
 # A docker daemon finds the first of these on its PATH when --gpus is asked for; a CDI file serves newer ones.
@@ -35,8 +27,6 @@ _CDI = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 _MSVC_RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
 _GRAPHICS = ("EGL/egl.h", "GL/gl.h", "GLES3/gl3.h")
 _ORIGIN = re.compile(r"[$]ORIGIN|[$][{]ORIGIN[}]")
-# Includes of ld.so.conf in each other; glibc's ldconfig follows them without end.
-_DEEPEST_INCLUDE = 3
 
 
 class Loader(Struct, frozen=True, dict=True):
@@ -62,7 +52,7 @@ class Loader(Struct, frozen=True, dict=True):
         folders = [*_split_path(env.get("LD_LIBRARY_PATH", "")), *self.torch_folders]
         if self.conda:  # its interpreter carries RPATH $ORIGIN/../lib, which holds for all it loads
             folders.append(f"{self.prefix}/lib")
-        folders += self._configured("/etc/ld.so.conf")
+        folders += self._configured()
         triplet = f"{self.system.machine}-linux-gnu"
         folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
         return tuple(dict.fromkeys(folders))
@@ -70,9 +60,7 @@ class Loader(Struct, frozen=True, dict=True):
     @cached_property
     def torch_folders(self) -> tuple[str, ...]:
         """Folders whose libraries are in the process once torch was imported (all of ``nvidia/*/lib`` is taken for it)."""
-        folders = []
-        if self.torch_folder:
-            folders.append(f"{self.torch_folder}/lib")
+        folders = [f"{self.torch_folder}/lib"] if self.torch_folder else []
         inside = "bin" if self.system.name == "windows" else "lib"
         for site in self.sites:
             folders += [f"{site}/nvidia/{name}/{inside}" for name in self.system.listdir(f"{site}/nvidia")]
@@ -80,11 +68,9 @@ class Loader(Struct, frozen=True, dict=True):
 
     @cached_property
     def torch_libraries(self) -> tuple[str, ...]:
-        if not self.torch_folder:
-            return ()
         form = "{}.dll" if self.system.name == "windows" else "lib{}.so"
         paths = [f"{self.torch_folder}/lib/{form.format(name)}" for name in _TORCH_LIBRARIES]
-        return tuple(path for path in paths if self.system.exists(path))
+        return tuple(filter(self.system.exists, paths)) if self.torch_folder else ()
 
     def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
         """The file that a needed library name leads to; None when there is none."""
@@ -107,27 +93,15 @@ class Loader(Struct, frozen=True, dict=True):
                 if entry.lower() == name.lower():
                     return f"{folder}/{entry}"
         # forwarders that no folder holds; the system resolves them itself
-        if name.lower().startswith(("api-ms-", "ext-ms-")):
-            return name
-        return None
+        return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
 
-    def _configured(self, file: str, depth: int = 0) -> list[str]:
-        """Folders of ld.so.conf, from which ldconfig makes the loader's cache."""
-        folders: list[str] = []
-        for line in (self.system.read(file) or "").splitlines():
-            text = line.partition("#")[0].strip()
-            if text.startswith("/"):
-                folders.append(text)
-            elif text.startswith("include ") and depth < _DEEPEST_INCLUDE:
-                # /etc/ld.so.conf.d/*.conf
-                folder, _, name = text.split(None, 1)[1].rpartition("/")
-                if not folder.startswith("/"):
-                    folder = f"/etc/{folder}".rstrip("/")
-                ending = name.rpartition("*")[2]
-                for entry in self.system.listdir(folder):
-                    if entry.endswith(ending):
-                        folders += self._configured(f"{folder}/{entry}", depth + 1)
-        return folders
+    def _configured(self) -> list[str]:
+        """Folders of ld.so.conf, and of the files that it includes on every distribution; ldconfig makes the loader's cache
+        from them."""
+        names = [name for name in self.system.listdir("/etc/ld.so.conf.d") if name.endswith(".conf")]
+        files = [*(f"/etc/ld.so.conf.d/{name}" for name in names), "/etc/ld.so.conf"]
+        lines = [line.strip() for file in files for line in (self.system.read(file) or "").splitlines()]
+        return [line.partition("#")[0].rstrip() for line in lines if line.startswith("/")]
 
 
 def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
@@ -149,11 +123,8 @@ def linkable_libcuda(system: System) -> Fact[tuple[str, ...]]:
     triplet = f"{system.machine}-linux-gnu"
     folders = _split_path(system.env.get("LIBRARY_PATH", ""))
     folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
-    folders.append("/usr/local/lib")
-    paths = [f"{folder}/libcuda.so" for folder in folders]
-    return Fact(
-        tuple(path for path in paths if system.exists(path)), "LIBRARY_PATH and the linker's own folders"
-    )
+    paths = [f"{folder}/libcuda.so" for folder in (*folders, "/usr/local/lib")]
+    return Fact(tuple(filter(system.exists, paths)), "LIBRARY_PATH and the linker's own folders")
 
 
 def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
@@ -165,35 +136,27 @@ def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
     folders = ["/usr/include", "/usr/local/include"]
     if system.env.get("CONDA_PREFIX"):
         folders.append(f"{system.env['CONDA_PREFIX']}/include")
-    missing = []
-    for header in _GRAPHICS:
-        if not any(system.exists(f"{folder}/{header}") for folder in folders):
-            missing.append(header)
-    return Fact(tuple(missing), ", ".join(folders))
+    here = {name for name in _GRAPHICS for folder in folders if system.exists(f"{folder}/{name}")}
+    return Fact(tuple(name for name in _GRAPHICS if name not in here), ", ".join(folders))
 
 
 def header_copies(system: System) -> Fact[tuple[HeaderCopy, ...]]:
     """CUB and Thrust in folders that compilers search before or beside the toolkit's own."""
     if system.name != "linux":
         return unknown("looked at on Linux only")
-    copies = []
-    visited: set[str] = set()
     searched = []  # by compilers, in their order, and why
     for variable in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
         searched += [(folder, variable) for folder in _split_path(system.env.get(variable, ""))]
     if system.env.get("CONDA_PREFIX"):
         searched.append((f"{system.env['CONDA_PREFIX']}/include", "CONDA_PREFIX"))
     searched += [(folder, "the compiler's own search") for folder in ("/usr/local/include", "/usr/include")]
+    copies: dict[str, HeaderCopy] = {}
     for folder, via in searched:
-        real = system.realpath(folder)
-        if real in visited:
-            continue
-        visited.add(real)
         thrust = _version(system.read(f"{folder}/thrust/version.h"), "THRUST_VERSION")
         cub = cub_version(system, folder)
         if cub or thrust:
-            copies.append(HeaderCopy(folder, via, cub, thrust))
-    return Fact(tuple(copies), "CPATH, CPLUS_INCLUDE_PATH, CUB_HOME and the usual include folders")
+            copies.setdefault(system.realpath(folder), HeaderCopy(folder, via, cub, thrust))
+    return Fact(tuple(copies.values()), "CPATH, CPLUS_INCLUDE_PATH, CUB_HOME and the usual include folders")
 
 
 def cub_version(system: System, folder: str) -> str:
@@ -205,11 +168,8 @@ def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
     """What of NVIDIA's container toolkit is here, where docker is; unknown without docker."""
     if system.name != "linux" or not which_all(system, "docker"):
         return unknown("there is no docker on PATH")
-    parts: list[str] = []
-    for name in _CONTAINER_TOOLKIT:
-        parts += which_all(system, name)[:1]
-    parts += [path for path in _CDI if system.exists(path)]
-    return Fact(tuple(parts), "PATH and /etc/cdi")
+    parts = [path for name in _CONTAINER_TOOLKIT for path in which_all(system, name)[:1]]
+    return Fact((*parts, *filter(system.exists, _CDI)), "PATH and /etc/cdi")
 
 
 def missing_msvc_runtime(system: System) -> Fact[tuple[str, ...]]:

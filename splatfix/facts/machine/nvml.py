@@ -1,5 +1,7 @@
 """NVML: driver and GPUs as plain data, and a meter of what each GPU uses right now."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import os
@@ -43,39 +45,18 @@ def ask() -> dict[str, Any]:
     """NVML's answers, or the reason why it gave none.
 
     Returns:
-        ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda``
-        (integer as ``cuDriverGetVersion`` gives it, e.g. 13000, or None) and ``gpus``, a list of ``index``, ``name``,
-        ``cc`` ([major, minor]), ``memory_total`` (bytes), ``bus_id``, ``uuid``, ``max_clocks`` ([SM, memory] in MHz),
-        ``power_limit`` and ``default_power_limit`` (mW), ``compute_mode`` and ``compute_processes``, ``uncorrected_errors``,
-        ``remap_pending`` and ``remap_failed``, ``mig``,
-        ``mig_devices`` (names) and ``mig_uuids``; what a card does not answer is None. A card that NVML gives no handle for
-        has its ``index`` and NVML's ``error_code``.
+        ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda`` (integer as
+        ``cuDriverGetVersion`` gives it, e.g. 13000, or None) and ``gpus``: what :func:`_gpu` makes of each, None for what a card
+        does not answer. A card that NVML gives no handle for has its ``index`` and NVML's ``error_code``.
     """
     answer = within(_timeout(), _ask)
     return answer.value or {"error": f"NVML: {answer.error}", "error_code": None}
 
 
-def _library_is_there() -> bool:
-    """What the binding would find when it starts: asked first, because importing the binding costs a twentieth
-    of a diagnosis on a machine that has no NVIDIA driver at all."""
-    if sys.platform != "linux" or "pynvml" in sys.modules:
-        return True
-    for name in ("libnvidia-ml.so.1", _WSL_LIBRARY):
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(name)
-            return True
-    return False
-
-
 def _ask() -> dict[str, Any]:
-    if not _library_is_there():
-        return {"error": "NVML Shared Library Not Found", "error_code": _LIBRARY_NOT_FOUND}
-    import pynvml
-
-    try:
-        nvml = _Nvml(pynvml)
-    except pynvml.NVMLError as error:
-        return {"error": str(error), "error_code": int(error.value)}
+    nvml = _started()
+    if isinstance(nvml, tuple):
+        return dict(zip(("error", "error_code"), nvml, strict=True))
     try:
         return {
             "driver": nvml.text("SystemGetDriverVersion"),
@@ -83,25 +64,37 @@ def _ask() -> dict[str, Any]:
             "gpus": [_gpu(nvml, index) for index in range(nvml.ask("DeviceGetCount") or 0)],
         }
     finally:
-        pynvml.nvmlShutdown()
+        nvml.ask("Shutdown")
+
+
+def _library_is_there() -> bool:
+    """What the binding would find when it starts, asked first: importing the binding costs a twentieth of a diagnosis. On WSL it
+    may be off the loader's path; once it is loaded, the loader finds it by its name."""
+    for name in ("libnvidia-ml.so.1", _WSL_LIBRARY):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return sys.platform != "linux"
+
+
+def _started() -> _Nvml | tuple[str, int]:
+    """NVML, or why it does not start: in words, and its code."""
+    if not _library_is_there():
+        return "NVML Shared Library Not Found", _LIBRARY_NOT_FOUND
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return str(error), int(error.value)
+    return _Nvml(pynvml)
 
 
 class _Nvml:
-    """The binding with NVML started; raises its NVMLError where that fails."""
+    """The binding with NVML started."""
 
-    def __init__(self, pynvml: Any) -> None:
-        self.binding = pynvml
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            if int(error.value) != _LIBRARY_NOT_FOUND:
-                raise
-            try:
-                # on WSL it may be off the loader's path; once it is loaded, the loader finds it by its name
-                ctypes.CDLL(_WSL_LIBRARY)
-            except OSError:
-                raise error from None
-            pynvml.nvmlInit()
+    def __init__(self, binding: Any) -> None:
+        self.binding = binding
 
     def ask(self, call: str, *arguments: Any) -> Any:
         """The call's answer, or None for what this card or driver does not answer (NVML's own error)."""
@@ -135,15 +128,12 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
     remapped = nvml.ask("DeviceGetRemappedRows", handle)
     pending, failed = (None, None) if remapped is None else map(bool, remapped[2:4])
     clocks = [nvml.ask("DeviceGetMaxClockInfo", handle, kind) for kind in (_SM, _MEMORY)]
-    is_mig, processes = None, None
-    instances: list[tuple[str, str]] = []
-    if mig:
-        is_mig = bool(mig[0])
+    is_mig = bool(mig[0]) if mig else None
+    processes, instances = None, []
     for place in range(nvml.ask("DeviceGetMaxMigDeviceCount", handle) or 0) if is_mig else ():
         instance = nvml.ask("DeviceGetMigDeviceHandleByIndex", handle, place)
         # no instance where the place is free; a name is as NVIDIA A100-SXM4-40GB MIG 1g.5gb
-        name = None if instance is None else nvml.text("DeviceGetName", instance)
-        if name:
+        if name := instance and nvml.text("DeviceGetName", instance):
             instances.append((name, nvml.text("DeviceGetUUID", instance) or ""))
     # asked only where one more program would be refused
     if mode == "exclusive":
@@ -202,9 +192,13 @@ class NvmlMeter:
     def __init__(self) -> None:
         self._timeout = _timeout()
         self._nvml: _Nvml | None = None
-        started = within(self._timeout, self._start)
-        self.problem = started.error or started.value or ""
+        self.problem = ""
         """Why nothing can be measured, in words; "" when it can."""
+        started = within(self._timeout, _started)
+        if isinstance(started.value, _Nvml):
+            self._nvml = started.value
+        else:
+            self.problem = f"NVML: {started.value[0]}" if started.value else started.error
 
     def read(self) -> tuple[GpuUse, ...]:
         """Every GPU now; () where nothing can be measured. A driver that stops answering is not asked again."""
@@ -213,17 +207,7 @@ class NvmlMeter:
         gpus = within(self._timeout, self._read)
         if gpus.value is None:
             self.problem = f"NVML: {gpus.error}"
-            return ()
-        return gpus.value
-
-    def _start(self) -> str:
-        import pynvml
-
-        try:
-            self._nvml = _Nvml(pynvml)
-        except pynvml.NVMLError as error:
-            return f"NVML: {error}"
-        return ""
+        return gpus.value or ()
 
     def _read(self) -> tuple[GpuUse, ...]:
         assert self._nvml is not None
@@ -239,15 +223,8 @@ class NvmlMeter:
             for kind in ("Compute", "Graphics"):
                 for item in nvml.running(handle, kind):
                     processes[int(item.pid)] = _number(item, "usedGpuMemory")
-            gpus.append(
-                GpuUse(
-                    index,
-                    nvml.text("DeviceGetName", handle) or "unknown",
-                    _number(memory, "total"),
-                    _number(memory, "used"),
-                    _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu"),
-                    processes,
-                    nvml.text("DeviceGetUUID", handle),
-                )
-            )
+            name, uuid = nvml.text("DeviceGetName", handle) or "unknown", nvml.text("DeviceGetUUID", handle)
+            total, used = _number(memory, "total"), _number(memory, "used")
+            utilisation = _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu")
+            gpus.append(GpuUse(index, name, total, used, utilisation, processes, uuid))
         return tuple(gpus)

@@ -18,10 +18,10 @@ from splatfix.facts.machine import (
     resources,
     toolkits,
 )
-from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
+from splatfix.facts.source.variable_names import is_arch_variable, is_switch
 from splatfix.facts.system.live import System, captured
-from splatfix.facts.system.parallel import inner, parallel
-from splatfix.model import Fact, MachineFacts, Resources, Toolkit, unknown
+from splatfix.facts.system.parallel import parallel
+from splatfix.model import Fact, MachineFacts, Resources, unknown
 
 # No probe may hold up a diagnosis of a machine with one GPU longer than this; children end earlier, at timeouts of their own.
 LIMIT = 60.0
@@ -39,18 +39,18 @@ _DECIDING = re.compile(
 )
 # What boards say that nobody gave a name.
 _NO_NAMES = ("System Product Name", "To Be Filled By O.E.M.", "Default string")
-_CONTAINER_FILES = (
-    ("/run/.containerenv", "podman"),
-    ("/.singularity.d", "apptainer"),
-    ("/.dockerenv", "docker"),
-)
-_CONTROL_GROUPS = (
-    ("kubepods", "kubernetes"),
-    ("/buildkit/", "buildkit"),
-    ("docker", "docker"),
-    ("libpod", "podman"),
-    ("/lxc/", "lxc"),
-)
+_CONTAINER_FILES = {
+    "/run/.containerenv": "podman",
+    "/.singularity.d": "apptainer",
+    "/.dockerenv": "docker",
+}
+_CONTROL_GROUPS = {
+    "kubepods": "kubernetes",
+    "/buildkit/": "buildkit",
+    "docker": "docker",
+    "libpod": "podman",
+    "/lxc/": "lxc",
+}
 
 
 def probe(
@@ -60,20 +60,13 @@ def probe(
 
     Args:
         environment: the target environment's folder, whose compilers are looked at too.
-        packaged: gives the folders of that environment's NVIDIA packages; it may wait until the environment was read.
+        packaged: gives the folders of that environment's NVIDIA packages; it may wait until its Python has answered.
     """
-
-    def look_at_toolkits() -> Fact[tuple[Toolkit, ...]]:
-        # the machine's own first, because asking them takes longest; then once more with the others
-        own = toolkits.probe(system)
-        brought = packaged()
-        return toolkits.probe(system, brought) if brought else own
-
     answers = parallel(
         gpu.for_all_gpus(system, LIMIT),
         {
             "gpus": lambda: gpu.probe(system),
-            "toolkits": look_at_toolkits,
+            "toolkits": lambda: toolkits.probe(system, packaged()),
             "compilers": lambda: compilers.probe(system, environment),
             "tools": lambda: compilers.tools(system),
             "resources": lambda: resources.probe(system),
@@ -84,13 +77,15 @@ def probe(
     lost = unknown(answers["gpus"].error)
     gpus: gpu.GpuFacts = answers["gpus"].value or gpu.GpuFacts(lost, lost, lost)
     kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
-    facts = {name: inner(answers[name]) for name in (*_FACTS, "toolkits", "compilers")}
+    facts = {name: answers[name] for name in (*_FACTS, "toolkits", "compilers")}
     family, _, version = (facts["libc"].value or "").partition(" ")
     container = _container(system)
-    names = []
-    for name in sorted(system.env):
-        if _DECIDING.fullmatch(name) or is_arch_variable(name) or switches_on(name) or switches_off(name):
-            names.append(name)
+    # names first: a recording keeps every value that was looked at
+    names = [
+        name
+        for name in sorted(system.env)
+        if _DECIDING.fullmatch(name) or is_arch_variable(name) or is_switch(name)
+    ]
     return MachineFacts(
         system=system.name,
         machine=system.machine,
@@ -153,13 +148,11 @@ def _container(system: System) -> str | None:
     """Which kind of container this is, by the marks that each kind leaves; None outside one."""
     if "KUBERNETES_SERVICE_HOST" in system.env:
         return "kubernetes"
-    for path, kind in _CONTAINER_FILES:
-        if system.exists(path):
-            return kind
     groups = system.read("/proc/1/cgroup") or ""
-    for mark, kind in _CONTROL_GROUPS:
-        if mark in groups:
-            return kind
+    kinds = [kind for path, kind in _CONTAINER_FILES.items() if system.exists(path)]
+    kinds += [kind for mark, kind in _CONTROL_GROUPS.items() if mark in groups]
+    if kinds:
+        return kinds[0]
     # systemd-nspawn and lxc set it; a RUN of BuildKit and containerd's own containers leave no mark but their mounts
     return (system.env.get("container") or "").strip() or confinement.kind_by_mounts(system)
 

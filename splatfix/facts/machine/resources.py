@@ -2,6 +2,7 @@
 
 import os
 import re
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -39,8 +40,7 @@ def probe(system: System) -> Resources:
             limit, used = group_limit, whole_number(system.read(f"{folder}/{usage_file}"))
     if limit is not None and total is not None and limit < total:
         total = limit
-        if used is not None:
-            available = min(available or total, max(0, total - used))
+        available = available if used is None else min(available or total, max(0, total - used))
     controller, files = "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
     if is_version_2:
         controller, files = "", ["cpu.max"]  # both numbers in one file
@@ -54,12 +54,11 @@ def probe(system: System) -> Resources:
 
 
 class WindowsSystem(Struct, frozen=True):
-    """Windows' own words about itself (``Win32_OperatingSystem``), by its own names."""
+    """Windows' own words about itself (``Win32_OperatingSystem``), by its own names; sizes in KiB."""
 
     Caption: str = ""
     Version: str = ""
     TotalVisibleMemorySize: int = 0
-    """KiB."""
     FreePhysicalMemory: int = 0
 
 
@@ -111,25 +110,25 @@ class HostUse(Struct, frozen=True):
 def host_use(system: System, pid: int) -> HostUse | None:
     """Memory and processor time of ``pid`` and its descendants, from /proc; None when it is gone or there is no /proc."""
     table = {int(name): _stat(system, name) for name in system.listdir("/proc") if name.isdigit()}
-    alive = {number: stat for number, stat in table.items() if stat is not None}
-    if pid not in alive:
+    living = {number: stat for number, stat in table.items() if stat is not None}
+    if pid not in living:
         return None
     family = [pid]
     for member in family:  # grows while it is walked
-        family += [number for number, stat in alive.items() if stat.parent == member and number not in family]
-    return HostUse(
-        rss=sum(alive[number].rss for number in family),
-        cpu_seconds=sum(alive[number].cpu_seconds for number in family),
-        processes=tuple(family),
-    )
+        family += [
+            number for number, stat in living.items() if stat.parent == member and number not in family
+        ]
+    stats = [living[number] for number in family]
+    rss, seconds = sum(stat.rss for stat in stats), sum(stat.cpu_seconds for stat in stats)
+    return HostUse(rss, seconds, tuple(family))
 
 
 def alive(system: System, pid: int) -> bool:
-    """Whether /proc knows the process and it has not ended."""
+    """Tell whether /proc knows the process and it has not ended."""
     return _stat(system, str(pid)) is not None
 
 
-class _Stat(Struct, frozen=True):
+class _Stat(NamedTuple):
     parent: int
     cpu_seconds: float
     rss: int
@@ -140,11 +139,7 @@ def _stat(system: System, pid: str) -> _Stat | None:
 
     None for a process that has ended; a zombie has.
     """
-    content = system.read(f"/proc/{pid}/stat")
-    fields = content.rpartition(")")[2].split() if content else []
-    try:
-        ticks = int(fields[11]) + int(fields[12])
-        stat = _Stat(int(fields[1]), ticks / _TICKS, int(fields[21]) * _PAGE)
-        return None if fields[0] in "ZX" else stat
-    except (IndexError, ValueError):  # it ended while it was read
+    fields = (system.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    if len(fields) < 22 or fields[0] in "ZX":
         return None
+    return _Stat(int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE)

@@ -4,8 +4,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.facts.machine.libraries import cub_version
@@ -24,21 +23,14 @@ _HPC = "/opt/nvidia/hpc_sdk"
 # What the sources of splatting extensions include or link, through ATen/cuda/CUDAContext.h
 # and the kernels themselves (headers of a default toolkit installation).
 NEEDED_HEADERS = (
-    "cuda_runtime.h",
-    "cuda_runtime_api.h",
-    "cublas_v2.h",
-    "cublasLt.h",
-    "cusparse.h",
-    "cusolverDn.h",
-    "cooperative_groups.h",
-    "cub/cub.cuh",
-    "thrust/device_vector.h",
+    *("cuda_runtime.h", "cuda_runtime_api.h", "cublas_v2.h", "cublasLt.h", "cusparse.h", "cusolverDn.h"),
+    *("cooperative_groups.h", "cub/cub.cuh", "thrust/device_vector.h"),
 )
 # By these a folder is a toolkit's.
 _TOOLKIT_HEADERS = ("cuda_runtime.h", "crt/host_config.h")
 
 
-class _Candidate(Struct, frozen=True):
+class _Candidate(NamedTuple):
     """A folder that may be a toolkit's root, and how it was found."""
 
     root: str
@@ -79,9 +71,8 @@ def probe(system: System, brought: Sequence[str] = ()) -> Fact[tuple[Toolkit, ..
             by_root.setdefault(system.realpath(candidate.root), []).append(candidate)
     includes = tuple(f"{folder}/include" for folder in brought)
     toolkits = each(lambda pair: _describe(system, *pair, includes), by_root.items())
-    return Fact(
-        tuple(toolkits), "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages"
-    )
+    searched = "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages"
+    return Fact(tuple(toolkits), searched)
 
 
 def lending_folders(torch: Torch, version: str, headers: Iterable[str]) -> tuple[str, ...]:
@@ -106,15 +97,12 @@ def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
     if not torch_is_cuda:
         return ToolkitChoice(None, "this torch is a build without CUDA, so it sets no CUDA_HOME at all")
     # `get("CUDA_HOME") or get("CUDA_PATH")`, taken when it is not None: an empty CUDA_PATH stops the search
-    cuda_home, cuda_path = system.env.get("CUDA_HOME"), system.env.get("CUDA_PATH")
-    if cuda_home:
-        return _choice(system, cuda_home, "the environment variable CUDA_HOME")
-    if cuda_path:
-        return _choice(system, cuda_path, "the environment variable CUDA_PATH")
-    if cuda_path is not None:
-        return ToolkitChoice(
-            "", "the environment variable CUDA_PATH, which is set but empty", has_headers=False
-        )
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if root := system.env.get(variable):
+            return _choice(system, root, f"the environment variable {variable}")
+    if "CUDA_PATH" in system.env:
+        rule = "the environment variable CUDA_PATH, which is set but empty"
+        return ToolkitChoice("", rule, has_headers=False)
     on_path = which_all(system, "nvcc")
     if on_path:
         rule = f"the folder above the one of the first nvcc on PATH ({on_path[0]})"
@@ -148,9 +136,7 @@ def ask_root(system: System, nvcc: str) -> str | None:
         return None
     # Debian's nvcc.profile sets no TOP
     root = system.realpath(variables.get("TOP", f"{variables.get('_HERE_', '').strip()}/..").strip())
-    if root == _DEBIAN:
-        return "/usr"
-    return root
+    return "/usr" if root == _DEBIAN else root
 
 
 def _candidates(system: System) -> Iterator[_Candidate]:
@@ -159,24 +145,19 @@ def _candidates(system: System) -> Iterator[_Candidate]:
             yield _Candidate(system.env[variable], variable)
     for nvcc in which_all(system, "nvcc"):
         above, root = _above_bin(nvcc), ask_root(system, nvcc)
-        if root is None:
-            yield _Candidate(above, f"PATH ({nvcc})", nvcc)
-        elif system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
+        if root and system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
             yield _Candidate(root, f"PATH, through the wrapper script {nvcc}", nvcc, is_wrapper=True)
-        elif system.realpath(above) != root:
+        elif root and system.realpath(above) != root:
             yield _Candidate(root, f"PATH, through the link {nvcc}", nvcc)
         else:
-            yield _Candidate(root, f"PATH ({nvcc})", nvcc)
+            yield _Candidate(root or above, f"PATH ({nvcc})", nvcc)
     yield from _usual_folders(system)
     prefix = system.env.get("CONDA_PREFIX")
     if prefix:
-        folders = [prefix]
-        if system.name == "windows":
-            folders.append(f"{prefix}/Library")
+        folders = [prefix, f"{prefix}/Library"] if system.name == "windows" else [prefix]
         if not _nvcc_in(system, prefix):
             folders += [f"{prefix}/targets/{target}" for target in _TARGETS]
-        for folder in folders:
-            yield _Candidate(folder, "CONDA_PREFIX")
+        yield from (_Candidate(folder, "CONDA_PREFIX") for folder in folders)
 
 
 def _above_bin(nvcc: str) -> str:
@@ -207,10 +188,7 @@ def _usual_folders(system: System) -> Iterator[_Candidate]:
 
 
 def _nvcc_in(system: System, root: str) -> str | None:
-    for name in ("bin/nvcc", "bin/nvcc.exe"):
-        if system.exists(f"{root}/{name}"):
-            return f"{root}/{name}"
-    return None
+    return next(filter(system.exists, (f"{root}/bin/nvcc", f"{root}/bin/nvcc.exe")), None)
 
 
 def _include(system: System, root: str) -> str | None:
@@ -239,10 +217,7 @@ def _describe(
         archs = tuple(re.findall(r"^\s*(sm_[0-9]{2,3}[af]?)\s*$", codes, re.MULTILINE))
         if version is None:
             error = f"nvcc --version: {done.why() or 'no version in its answer'}"
-    limits, cub = "", ""
-    if include:
-        limits = system.read(f"{include}/crt/host_config.h") or ""
-        cub = cub_version(system, include) or cub_version(system, f"{include}/cccl")
+    limits = (system.read(f"{include}/crt/host_config.h") or "") if include else ""
     missing = _missing(system, root, include, nvcc)
     major = (version or "").partition(".")[0]
     lending: list[str] = []
@@ -252,11 +227,9 @@ def _describe(
         if named == major or (not named and major in ("", "11", "12")):
             lending += (folder, f"{folder}/cccl")
     elsewhere: dict[str, str] = {}
-    for part in missing:
-        header = part.removeprefix("include/")
-        for folder in lending:
-            if part != header and header not in elsewhere and system.exists(f"{folder}/{header}"):
-                elsewhere[header] = folder
+    for header in (part.removeprefix("include/") for part in missing if part.startswith("include/")):
+        if folder := next((folder for folder in lending if system.exists(f"{folder}/{header}")), ""):
+            elsewhere[header] = folder
     cudart = [path for path in _cudart_paths(system) if system.exists(f"{root}/{path}")]
     return Toolkit(
         root=root,
@@ -272,7 +245,7 @@ def _describe(
         missing=missing,
         cudart_in=tuple(path.rpartition("/")[0] for path in cudart),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
-        cub=cub,
+        cub=(cub_version(system, include) or cub_version(system, f"{include}/cccl")) if include else "",
         elsewhere=elsewhere,
         error=error,
     )
@@ -281,9 +254,7 @@ def _describe(
 def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
     """The header refuses ``__GNUC__ > N``, but ``__clang_major__ >= N`` and ``_MSC_VER >= N``: there N - 1 is the highest."""
     bound = whole_number(captured(pattern, limits))
-    if bound is None:
-        return None
-    return bound - less
+    return None if bound is None else bound - less
 
 
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
@@ -291,18 +262,18 @@ def _missing(system: System, root: str, include: str | None, nvcc: str | None) -
     if nvcc is None:
         missing.append("bin/nvcc")  # naming its parts would say nothing more
     else:
-        # what nvcc starts or reads itself, each with the paths it may have: NVIDIA's, then Debian's layout
-        debian = _DEBIAN.removeprefix("/usr/")
-        bitcode = "nvvm/libdevice/libdevice.10.bc"
-        parts: dict[str, tuple[str, ...]] = {}
-        for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc"):
-            if system.name == "windows":
-                parts[f"{part}.exe"] = (f"{part}.exe",)
-            else:
-                parts[part] = (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
-        parts[bitcode] = (bitcode, f"{debian}/libdevice/libdevice.10.bc")
-        for part, paths in parts.items():
-            if not any(system.exists(f"{root}/{path}") for path in paths):
+        # what nvcc starts or reads itself, each where NVIDIA has it, then in Debian's layout
+        debian, bitcode = f"{root}/{_DEBIAN.removeprefix('/usr/')}", "nvvm/libdevice/libdevice.10.bc"
+        exe = ".exe" if system.name == "windows" else ""
+        for part in (f"bin/ptxas{exe}", f"bin/cudafe++{exe}", f"nvvm/bin/cicc{exe}", bitcode):
+            name = part.rpartition("/")[2]
+            paths = (
+                f"{root}/{part}",
+                f"{debian}/{part}",
+                f"{debian}/bin/{name}",
+                f"{debian}/libdevice/{name}",
+            )
+            if not any(map(system.exists, paths)):
                 missing.append(part)
     # CUDA 13 keeps cub and thrust under include/cccl
     includes = (include, f"{include}/cccl") if include else ()

@@ -5,14 +5,17 @@ COLMAP 4 adds rigs and frames beside the three files that are read here; images.
 
 from __future__ import annotations
 
+import io
 import math
 import mmap
+import re
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
-from splatfix.core.reading import is_regular_file, read_blocks, read_start
+from splatfix.core.reading import is_regular_file, read_start
 from splatfix.facts.scene.model import FARTHEST, Camera, Keypoint, Points, Pose, SceneImage, Vector, bounded
 from splatfix.facts.scene.photos import LFS_POINTER
 
@@ -32,17 +35,14 @@ MODELS = {
 """COLMAP's camera models by their number in cameras.bin: name, and number of parameters (COLMAP, src/colmap/sensor/models.h)."""
 _PARAMETERS = dict(MODELS.values())
 PARTS = ("cameras", "images", "points3D")
-SAMPLED = 50_000
-_MOST_IMAGES, _MOST_POINTS = 100_000, 10_000_000
-"""Of a city; trainers take some thousand photos, and some million points."""
-_MOST_COUNTED = 1 << 30
-_LONGEST_LINE = 1 << 12
-_CAMERA = struct.Struct("<iiQQ")
-_IMAGE = struct.Struct("<i7di")
-_POINT = struct.Struct("<Q3d3Bd")
-_KEYPOINT = struct.Struct("<2dq")
+_SAMPLED = 50_000
+_LONGEST_NAME = 1 << 12
+_CAMERA, _IMAGE = struct.Struct("<iiQQ"), struct.Struct("<i7di")
+_POINT, _KEYPOINT = struct.Struct("<Q3d3Bd"), struct.Struct("<2dq")
 _KEYPOINTS, _MOST_KEYPOINTS = 200, 400_000
 """Of an image that are read, and of all images."""
+ImageRow = tuple[str, int, tuple[float, ...], tuple[Keypoint, ...]]
+"""Name, number of the camera, four numbers of a rotation and three of a translation, some keypoints."""
 
 
 class Damaged(Exception):
@@ -50,18 +50,25 @@ class Damaged(Exception):
 
 
 def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
-    """Cameras by number.
+    """Return the cameras by number.
 
     Raises:
         Damaged: the file cannot be read to its end.
         OSError: it cannot be opened.
     """
     path = folder / f"cameras{suffix}"
+    cameras: dict[int, Camera] = {}
     if suffix == ".txt":
-        return _cameras_of_text(path)
-    cameras = {}
+        for line in _lines(path):
+            with _whole(path, line):
+                number, name, width, height, *words = line.split()
+                values = tuple(map(float, words))
+                if len(values) != _PARAMETERS.get(name, len(values)):
+                    raise ValueError
+                cameras[int(number)] = Camera.stated(name, int(width), int(height), values)
+        return cameras
     with _Content(path) as content:
-        for _ in range(_at_most(_MOST_IMAGES, content.count(_CAMERA.size), path)):
+        for _ in range(content.count(_CAMERA.size)):
             number, kind, width, height = content.take(_CAMERA)
             if kind not in MODELS:
                 # how long its parameters are is not known, nor where the next camera begins
@@ -76,7 +83,7 @@ def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
 def read_images(
     folder: Path, suffix: str, cameras: dict[int, Camera], photos: str, keypoints: int = _MOST_KEYPOINTS
 ) -> list[SceneImage]:
-    """Images with their poses, in the file's order.
+    """Return the images with their poses, in the file's order.
 
     Args:
         photos: the folder of the photos, below the scene's.
@@ -86,36 +93,31 @@ def read_images(
         Damaged: the file cannot be read to its end.
         OSError: it cannot be opened.
     """
-    path = folder / f"images{suffix}"
     rows = _images_of_text if suffix == ".txt" else _images_of_binary
-    images: list[SceneImage] = []
-    for name, camera, numbers, seen in rows(path, keypoints):
-        pose = pose_of(numbers[:4], numbers[4:])
+    images = []
+    for name, camera, numbers, seen in rows(folder / f"images{suffix}", keypoints):
         where = str(PurePosixPath(photos, name))
-        images.append(SceneImage(name, where, cameras.get(camera), pose, keypoints=seen))
-        _at_most(_MOST_IMAGES, len(images), path)
+        images.append(SceneImage(name, where, cameras.get(camera), _pose(numbers), keypoints=seen))
     return images
 
 
-def pose_of(quaternion: tuple[float, ...], translation: tuple[float, ...]) -> Pose | None:
-    """A pose of a quaternion (w, x, y, z) and a translation; None where the numbers make none."""
-    if not all(abs(number) < FARTHEST for number in (*quaternion, *translation)):
+def _pose(numbers: tuple[float, ...]) -> Pose | None:
+    """The pose of a quaternion (w, x, y, z) and a translation; None where the numbers make none."""
+    length = math.hypot(*numbers[:4])
+    if not all(abs(number) < FARTHEST for number in numbers) or length < 1e-8:
         return None
-    length = math.hypot(*quaternion)
-    if length < 1e-8:
-        return None
-    w, x, y, z = (value / length for value in quaternion)
+    w, x, y, z = (value / length for value in numbers[:4])
     rotation = (
         (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
         (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
         (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
     )
-    right, down, forward = translation
+    right, down, forward = numbers[4:]
     return Pose(rotation, (right, down, forward))
 
 
 def read_points(folder: Path, suffix: str) -> Points:
-    """The number of points, and the first of them.
+    """Return the number of points, and the first of them.
 
     Raises:
         Damaged: the file cannot be read as far as the sample reaches.
@@ -125,24 +127,19 @@ def read_points(folder: Path, suffix: str) -> Points:
     sample: list[Vector] = []
     numbers: list[int] = []
     colours = set()
+    count = 0
     if suffix == ".txt":
-        count = 0
-        for line in _lines(path):
-            count = _at_most(_MOST_POINTS, count + 1, path)
-            if count > SAMPLED:
-                continue
-            columns = line.split(maxsplit=7)
-            try:
-                x, y, z = (bounded(float(column)) for column in columns[1:4])
-                numbers.append(int(columns[0]))
-            except ValueError:
-                raise _damaged_line(path, line) from None
-            sample.append((x, y, z))
-            colours.add(tuple(columns[4:7]))
+        for count, line in enumerate(_lines(path), start=1):
+            if count <= _SAMPLED:
+                with _whole(path, line):
+                    number, x, y, z, *rest = line.split(maxsplit=7)
+                    sample.append((bounded(float(x)), bounded(float(y)), bounded(float(z))))
+                    numbers.append(int(number))
+                    colours.add(tuple(rest[:3]))
         return Points(count, tuple(sample), len(colours), tuple(numbers))
     with _Content(path) as content:
         count = content.count(_POINT.size + 8)
-        for _ in range(min(count, SAMPLED)):
+        for _ in range(min(count, _SAMPLED)):
             number, x, y, z, red, green, blue, _ = content.take(_POINT)
             sample.append((bounded(x), bounded(y), bounded(z)))
             numbers.append(number)
@@ -152,15 +149,10 @@ def read_points(folder: Path, suffix: str) -> Points:
 
 
 def points_of_ply(path: Path) -> int | None:
-    """The number of vertices in the header of a PLY file; None where there is none."""
-    header = read_start(path, _LONGEST_LINE)
-    if not header.startswith(b"ply"):
-        return None
-    for line in header.split(b"\n"):
-        fields = line.split()
-        if fields[:2] == [b"element", b"vertex"] and len(fields) == 3 and fields[2].isdigit():
-            return int(fields[2]) if len(fields[2]) < 20 else None  # more than any file has
-    return None
+    """Return the number of vertices in the header of a PLY file; None where there is none."""
+    header = read_start(path, 1 << 12)
+    vertices = re.search(rb"^element[ \t]+vertex[ \t]+([0-9]{1,19})[ \t\r]*$", header, re.MULTILINE)
+    return int(vertices[1]) if vertices and header.startswith(b"ply") else None
 
 
 class _Content:
@@ -171,9 +163,7 @@ class _Content:
         self._offset = 0
 
     def __enter__(self) -> _Content:
-        if not is_regular_file(self._path):
-            raise Damaged(f"{self._path.name} is no file")
-        with self._path.open("rb") as file:
+        with _opened(self._path) as file:
             if not self._path.stat().st_size:
                 raise Damaged(f"{self._path.name} is empty")
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -212,7 +202,7 @@ class _Content:
 
     def name(self) -> str:
         """A name that ends with a zero."""
-        end = self._bytes.find(b"\0", self._offset, self._offset + _LONGEST_LINE)
+        end = self._bytes.find(b"\0", self._offset, self._offset + _LONGEST_NAME)
         if end < 0:
             raise Damaged(f"{self._path.name} has a name without an end at byte {self._offset}")
         text = self._bytes[self._offset : end].decode("utf-8", "replace")
@@ -221,23 +211,7 @@ class _Content:
 
     def _need(self, size: int) -> None:
         if self._offset + size > len(self._bytes):
-            size_of_file = len(self._bytes)
-            raise Damaged(f"{self._path.name} ends too early, after {size_of_file} bytes")
-
-
-ImageRow = tuple[str, int, tuple[float, ...], tuple[Keypoint, ...]]
-"""Name, number of the camera, four numbers of a rotation and three of a translation, some keypoints."""
-
-
-def _at_most(most: int, number: int, path: Path) -> int:
-    """Return the number.
-
-    Raises:
-        Damaged: it is larger than that.
-    """
-    if number > most:
-        raise Damaged(f"{path.name} has more than {most:,} entries, the most that are read")
-    return number
+            raise Damaged(f"{self._path.name} ends too early, after {len(self._bytes)} bytes")
 
 
 def _images_of_binary(path: Path, most: int) -> Iterator[ImageRow]:
@@ -250,59 +224,39 @@ def _images_of_binary(path: Path, most: int) -> Iterator[ImageRow]:
 
 
 def _images_of_text(path: Path, most: int) -> Iterator[ImageRow]:
-    lines = _lines(path, blank=True)
+    lines = _lines(path, blank=True)  # a photo may have no points
     for line in lines:
         keypoints = next(lines, "")
-        if not line.strip():
-            continue
-        columns = line.split(maxsplit=9)
-        try:
-            numbers = tuple(float(column) for column in columns[1:8])
-            name, camera = columns[9].rstrip("\r"), int(columns[8])
-            # the line's end was left out; those without a point have -1
-            columns = keypoints.split()[:-1] if most > 0 else []
-            triples = zip(columns[0::3], columns[1::3], columns[2::3], strict=False)
-            seen = tuple((float(x), float(y), int(number)) for x, y, number in triples if number != "-1")
-        except (ValueError, IndexError):
-            raise _damaged_line(path, line) from None
-        most -= len(seen)
-        yield name, camera, numbers, seen
+        if line.strip():
+            with _whole(path, line):
+                columns = line.rstrip("\r\n").split(maxsplit=9)
+                name, camera, numbers = columns[9], int(columns[8]), tuple(map(float, columns[1:8]))
+                words = keypoints.split()[: 3 * _KEYPOINTS] if most > 0 else []
+                triples = zip(words[0::3], words[1::3], words[2::3], strict=False)
+                # those without a point have -1
+                seen = tuple((float(x), float(y), int(point)) for x, y, point in triples if point != "-1")
+            most -= len(seen)
+            yield name, camera, numbers, seen
 
 
-def _cameras_of_text(path: Path) -> dict[int, Camera]:
-    cameras = {}
-    for line in _lines(path):
-        columns = line.split()
-        try:
-            number, width, height = int(columns[0]), int(columns[2]), int(columns[3])
-            parameters = tuple(float(column) for column in columns[4:])
-        except (ValueError, IndexError):
-            raise _damaged_line(path, line) from None
-        if len(parameters) != _PARAMETERS.get(columns[1], len(parameters)):
-            raise _damaged_line(path, line)
-        cameras[number] = Camera.stated(columns[1], width, height, parameters)
-        _at_most(_MOST_IMAGES, len(cameras), path)
-    return cameras
-
-
-def _damaged_line(path: Path, line: str) -> Damaged:
-    return Damaged(f"{path.name} has a line that is none of COLMAP's: {line[:60]!r}")
+@contextmanager
+def _whole(path: Path, line: str) -> Iterator[None]:
+    """Tell of a line whose words are not the numbers that it should have."""
+    try:
+        yield
+    except (ValueError, IndexError):
+        raise Damaged(f"{path.name} has a line that is none of COLMAP's: {line.rstrip()[:60]!r}") from None
 
 
 def _lines(path: Path, *, blank: bool = False) -> Iterator[str]:
-    """Lines without comments; ``blank``: empty ones too, for a photo may have no points."""
-    rest = b""
-    for block in read_blocks(path, _MOST_COUNTED):
-        first, *lines = block.split(b"\n")
-        # of a line nobody needs more: keypoints are long, and one without an end would take all memory
-        rest = (rest + first)[:_LONGEST_LINE]
-        for line in lines:
-            if _counts(rest, blank):
-                yield rest.decode("utf-8", "replace")
-            rest = line[:_LONGEST_LINE]
-    if rest.strip() and _counts(rest, blank):
-        yield rest.decode("utf-8", "replace")
+    """Lines without comments; ``blank``: empty ones too."""
+    with _opened(path) as file:
+        for line in io.TextIOWrapper(file, "utf-8", "replace", newline="\n"):
+            if not line.startswith("#") and (blank or line.strip()):
+                yield line
 
 
-def _counts(line: bytes, blank: bool) -> bool:
-    return not line.startswith(b"#") and (blank or bool(line.strip()))
+def _opened(path: Path) -> BinaryIO:
+    if not is_regular_file(path):
+        raise Damaged(f"{path.name} is no file")
+    return path.open("rb")

@@ -58,19 +58,13 @@ class Camera(Struct, frozen=True):
         """Along x and y; None where there are none."""
         if not self.parameters:
             return None
-        if self.model in TWO_FOCAL_LENGTHS:
-            return self.parameters[0], self.parameters[1]
-        return self.parameters[0], self.parameters[0]
+        return self.parameters[0], self.parameters[self.model in TWO_FOCAL_LENGTHS]
 
     @property
     def center(self) -> tuple[float, float] | None:
         """The principal point; None where there is none."""
-        first = 1
-        if self.model in TWO_FOCAL_LENGTHS:
-            first = 2
-        if len(self.parameters) < first + 2:
-            return None
-        return self.parameters[first], self.parameters[first + 1]
+        center = self.parameters[1 + (self.model in TWO_FOCAL_LENGTHS) :][:2]
+        return (center[0], center[1]) if len(center) == 2 else None
 
     def project(self, point: Vector) -> tuple[float, float] | None:
         """Column and row of a point in the camera's axes, without distortion; None behind the camera."""

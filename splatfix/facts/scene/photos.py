@@ -32,13 +32,12 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 def leads_out(folder: Path, name: str) -> bool:
     """Tell whether a name is no path below the folder: it is absolute, has ``..``, or a link in it leads out."""
-    path = Path(name)
-    if path.is_absolute() or ".." in path.parts:
-        return True
     try:
-        return not Path(os.path.realpath(folder / path)).is_relative_to(os.path.realpath(folder))
+        real = Path(os.path.realpath(folder / name))
     except ValueError:  # a letter that no file's name has
         return True
+    path = Path(name)
+    return path.is_absolute() or ".." in path.parts or not real.is_relative_to(os.path.realpath(folder))
 
 
 def read_photo(path: Path) -> Photo | None:
@@ -57,14 +56,12 @@ def read_photo(path: Path) -> Photo | None:
             return _jpeg(path, start, size, ending)
         if start.startswith(b"\x89PNG\r\n\x1a\n"):
             return _png(start, size, ending)
-        if start.startswith(LFS_POINTER):
-            return Photo("", size, pointer=True)
     except (struct.error, LookupError, ValueError):
         return Photo("", size, ending=ending)
-    for magic, name in OTHER_FORMATS.items():
-        if start.startswith(magic):
-            return Photo(name, size, ending=ending)
-    return Photo("", size, ending=ending)
+    if start.startswith(LFS_POINTER):
+        return Photo("", size, pointer=True)
+    form = next((name for magic, name in OTHER_FORMATS.items() if start.startswith(magic)), "")
+    return Photo(form, size, ending=ending)
 
 
 def _png(start: bytes, size: int, ending: bytes) -> Photo:
@@ -109,21 +106,17 @@ def _jpeg(path: Path, start: bytes, size: int, ending: bytes) -> Photo:
 
 def orientation_entry(content: bytes) -> tuple[int, str] | None:
     """Where an EXIF block, from its name on, has the orientation: the offset, and the form as ``struct`` writes it."""
-    if not content.startswith(b"Exif\0\0"):
-        return None
-    order = {b"II": "<", b"MM": ">"}.get(content[_TIFF : _TIFF + 2])
+    order = {b"Exif\0\0II": "<", b"Exif\0\0MM": ">"}.get(content[: _TIFF + 2])
     if order is None:
         return None
     try:
-        (first,) = struct.unpack_from(f"{order}I", content, _TIFF + 4)
-        (entries,) = struct.unpack_from(f"{order}H", content, _TIFF + first)
-        for number in range(entries):
-            entry = _TIFF + first + 2 + 12 * number
-            tag, _, _, _ = struct.unpack_from(f"{order}HHIH", content, entry)
-            if tag == _ORIENTATION:
+        first = _TIFF + struct.unpack_from(f"{order}I", content, _TIFF + 4)[0]
+        for number in range(struct.unpack_from(f"{order}H", content, first)[0]):
+            entry = first + 2 + 12 * number
+            if struct.unpack_from(f"{order}H", content, entry)[0] == _ORIENTATION:
                 return entry + 8, f"{order}H"
     except struct.error:
-        return None  # the directory lies behind what was read, or nowhere
+        pass  # the directory lies behind what was read, or nowhere
     return None
 
 

@@ -4,6 +4,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
@@ -17,8 +18,7 @@ COPIES = (2, 4, 8)
 _MODELS = ("sparse/0", "sparse", "colmap/sparse/0", ".")
 _PHOTOS = ("images", "input", "photos", ".")
 """Where photos without a reconstruction lie."""
-_MOST_FILES = 200_000
-_DEPTH, _MOST_SCENES, _MOST_MODELS = 3, 200, 50
+_DEPTH = 3
 _READERS = 8
 
 
@@ -47,7 +47,7 @@ def scenes_below(folder: Path) -> Iterator[Path]:
     for depth in range(1, _DEPTH + 1):
         for path in sorted(folder.glob("/".join("*" * depth))):
             outside = all(not path.is_relative_to(scene) for scene in inner)
-            if len(inner) < _MOST_SCENES and outside and is_folder(path) and _has_reconstruction(path):
+            if outside and is_folder(path) and _has_reconstruction(path):
                 inner.append(path)
     yield from inner or [folder]
 
@@ -60,12 +60,8 @@ def _has_reconstruction(folder: Path) -> bool:
 
 def _models(folder: Path) -> Iterator[Model]:
     """COLMAP models, in the order in which loaders look for them."""
-    numbered = sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.glob("sparse/*")
-        if path.name.isdigit() and path.name != "0"
-    )
-    for name in (*_MODELS, *numbered[:_MOST_MODELS]):
+    numbered = (path.name for path in folder.glob("sparse/*") if path.name.isdigit() and path.name != "0")
+    for name in (*_MODELS, *(f"sparse/{number}" for number in sorted(numbered))):
         for suffix in (".bin", ".txt"):
             files = [part for part in colmap.PARTS if is_regular_file(folder / name / f"{part}{suffix}")]
             if "images" in files or "cameras" in files:
@@ -78,34 +74,25 @@ def _models(folder: Path) -> Iterator[Model]:
 
 
 def _count(folder: Path, model: str, suffix: str) -> int:
-    if leads_out(folder, f"{model}/images{suffix}"):
-        return 0
-    try:
-        return len(colmap.read_images(folder / model, suffix, {}, "", keypoints=0))
-    except (colmap.Damaged, OSError):
-        return 0
+    with suppress(colmap.Damaged, OSError):
+        if not leads_out(folder, f"{model}/images{suffix}"):
+            return len(colmap.read_images(folder / model, suffix, {}, "", keypoints=0))
+    return 0
 
 
 def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
     model = models[0]
     where = folder / model.folder
-    layout = "colmap-text"
-    if model.suffix == ".bin":
-        layout = "colmap-binary"
-    scene = Scene(
-        folder, layout, model=model, models=models, ply_points=colmap.points_of_ply(where / "points3D.ply")
-    )
+    layout = "colmap-binary" if model.suffix == ".bin" else "colmap-text"
+    ply_points = colmap.points_of_ply(where / "points3D.ply")
+    scene = Scene(folder, layout, model=model, models=models, ply_points=ply_points)
     for name in model.files:
-        if leads_out(folder, f"{model.folder}/{name}"):
-            return replace(
-                scene,
-                damage=f"{model.folder}/{name} is, or is behind, a link that leads out of the scene's folder",
-            )
-    photos = "images"
-    if not is_folder(folder / photos):
-        photos = next(
-            (name for name in ("images_2", "images_4", "images_8") if is_folder(folder / name)), photos
-        )
+        path = f"{model.folder}/{name}"
+        if leads_out(folder, path):
+            damage = f"{path} is, or is behind, a link that leads out of the scene's folder"
+            return replace(scene, damage=damage)
+    folders = ("images", "images_2", "images_4", "images_8")
+    photos = next((name for name in folders if is_folder(folder / name)), "images")
     images: tuple[SceneImage, ...] = ()
     try:
         cameras = colmap.read_cameras(where, model.suffix)
@@ -137,13 +124,9 @@ def _with_photos(scene: Scene, files: Iterable[str]) -> Scene:
             smaller = _headers(folder, _image_files(folder, f"images_{divisor}"))
             copies[divisor] = {inner_stem(path): photo for path, photo in smaller.items() if photo}
     masks = _headers(folder, _image_files(folder, "masks"))
-    return replace(
-        scene,
-        photos=headers,
-        elsewhere=_elsewhere(scene.images, headers),
-        copies=copies,
-        masks={path.removeprefix("masks/"): photo for path, photo in masks.items() if photo},
-    )
+    named_masks = {path.removeprefix("masks/"): photo for path, photo in masks.items() if photo}
+    elsewhere = _elsewhere(scene.images, headers)
+    return replace(scene, photos=headers, elsewhere=elsewhere, copies=copies, masks=named_masks)
 
 
 def _elsewhere(images: Sequence[SceneImage], photos: Mapping[str, Photo | None]) -> Mapping[str, str]:
@@ -170,21 +153,16 @@ def _names(path: str) -> Sequence[str]:
 
 
 def _of_transforms(folder: Path, name: str) -> Scene:
-    layout, test_file, angle, endings = "nerfstudio", True, True, False
-    images: list[SceneImage] = []
+    layout, test_file = "nerfstudio", True
+    if name == transforms.TRAIN:
+        layout, test_file = "blender", is_regular_file(folder / transforms.TEST)
+    held_out = None if layout == "nerfstudio" else False
     try:
         document = transforms.read_transforms(folder, name)
-        if name == transforms.TRAIN:
-            layout, test_file = "blender", is_regular_file(folder / transforms.TEST)
-            images += transforms.images_of(document, held_out=False, ending=".png")
-            if test_file:
-                test = transforms.read_transforms(folder, transforms.TEST)
-                images += transforms.images_of(test, held_out=True, ending=".png")
-            paths = [frame.name for frame in images]
-            endings = all(not PurePosixPath(path).suffix for path in paths)
-        else:
-            images += transforms.images_of(document, held_out=None, ending=".png")
-        angle = isinstance(document.get("camera_angle_x"), (int, float))
+        images = list(transforms.images_of(document, held_out=held_out, ending=".png"))
+        if layout == "blender" and test_file:
+            test = transforms.read_transforms(folder, transforms.TEST)
+            images += transforms.images_of(test, held_out=True, ending=".png")
     except transforms.NoTransforms as error:
         return Scene(folder, layout, damage=str(error), test_file=test_file)
     cloud = document.get("ply_file_path", "points3d.ply")
@@ -200,8 +178,8 @@ def _of_transforms(folder: Path, name: str) -> Scene:
         cameras=len({image.camera for image in images}),
         points=points,
         test_file=test_file,
-        angle=angle,
-        endings=endings,
+        angle=isinstance(document.get("camera_angle_x"), (int, float)),
+        endings=layout == "blender" and all(not PurePosixPath(image.name).suffix for image in images),
     )
     return _with_photos(scene, files)
 
@@ -210,7 +188,6 @@ def _image_files(folder: Path, name: str, *, deep: bool = True) -> Iterator[str]
     """Files of a folder in the scene's that are photos by their name, sorted by it: their paths below the scene's."""
     if leads_out(folder, name):
         return
-    count = 0
     for parent, folders, names in os.walk(folder / name):
         folders.sort()
         if not deep:
@@ -219,9 +196,6 @@ def _image_files(folder: Path, name: str, *, deep: bool = True) -> Iterator[str]
             # ._photo.jpg: what macOS writes beside a file on disks of other systems
             if PurePosixPath(file).suffix.lower() in ENDINGS | CAMERA_ENDINGS and not file.startswith("._"):
                 yield Path(parent, file).relative_to(folder).as_posix()
-        count += len(names)
-        if count > _MOST_FILES:
-            return
 
 
 def _headers(folder: Path, names: Iterable[str]) -> Mapping[str, Photo | None]:

@@ -59,12 +59,9 @@ def size_of(scene: Scene) -> SceneSize | None:
         width, height = camera.width, camera.height
     if not (0 < width <= 1 << 16 and 0 < height <= 1 << 16):
         return None
-    points = RANDOM_POINTS
-    if scene.points is not None:
-        points = scene.points.count
-    return SceneSize(
-        len(scene.images), width, height, points, 3 + photo.alpha, tuple(scene.copies), most_in_view(scene)
-    )
+    points = RANDOM_POINTS if scene.points is None else scene.points.count
+    in_view = most_in_view(scene)
+    return SceneSize(len(scene.images), width, height, points, 3 + photo.alpha, tuple(scene.copies), in_view)
 
 
 def most_in_view(scene: Scene) -> float | None:

@@ -5,18 +5,18 @@ Poses are camera-to-world matrices with y up and z backwards (nerfstudio's docum
 
 import math
 from collections.abc import Iterator, Mapping
+from operator import mul
 from pathlib import Path
 from typing import Any
 
 from splatfix.core.codec import parse_json
 from splatfix.core.reading import read_text
-from splatfix.facts.scene.model import FARTHEST, Camera, Pose, SceneImage, Vector
+from splatfix.facts.scene.model import FARTHEST, Camera, Pose, SceneImage
 from splatfix.facts.scene.photos import leads_out
 
 TRAIN, TEST, ONE_FILE = "transforms_train.json", "transforms_test.json", "transforms.json"
 _MODELS = {"OPENCV", "OPENCV_FISHEYE", "PINHOLE", "SIMPLE_PINHOLE"}
-_MOST_JSON, _MOST_FRAMES = 32 << 20, 100_000
-"""A frame has about one KiB."""
+_MOST_JSON = 32 << 20
 
 
 class NoTransforms(Exception):
@@ -40,8 +40,6 @@ def read_transforms(folder: Path, name: str) -> Mapping[str, Any]:
         raise NoTransforms(f"{name} is no JSON: {error}") from None
     if not isinstance(document, dict) or not isinstance(document.get("frames"), list):
         raise NoTransforms(f"{name} has no list of frames")
-    if len(document["frames"]) > _MOST_FRAMES:
-        raise NoTransforms(f"{name} has more than {_MOST_FRAMES:,} frames, the most that are read")
     return document
 
 
@@ -79,21 +77,18 @@ def _camera(frame: Mapping[str, Any], document: Mapping[str, Any]) -> Camera | N
         width, height = int(number("w")), int(number("h"))
     except (ValueError, OverflowError):
         return None
-    focal = number("fl_x")
-    if not focal:
-        return Camera.stated("", width, height, ())
-    model = document.get("camera_model", "OPENCV")
-    if not isinstance(model, str) or model not in _MODELS:
-        return Camera.stated(str(model)[:60], width, height, ())
-    distortion = tuple(number(name) for name in ("k1", "k2", "p1", "p2"))
+    focal, model = number("fl_x"), str(document.get("camera_model", "OPENCV"))
+    if not focal or model not in _MODELS:
+        return Camera.stated(model[:60] if focal else "", width, height, ())
+    distortion = tuple(map(number, ("k1", "k2", "p1", "p2")))
     if not any(distortion) and model == "OPENCV":
         model = "PINHOLE"
-    values = (focal, number("fl_y") or focal, number("cx") or width / 2, number("cy") or height / 2)
+    values = [focal, number("fl_y") or focal, number("cx") or width / 2, number("cy") or height / 2]
     if model == "SIMPLE_PINHOLE":
-        values = (focal, *values[2:])  # type: ignore[assignment]
+        del values[1]
     elif model != "PINHOLE":
-        values = (*values, *distortion)  # type: ignore[assignment]
-    return Camera.stated(model, width, height, values)
+        values += distortion
+    return Camera.stated(model, width, height, tuple(values))
 
 
 def _pose(matrix: object) -> Pose | None:
@@ -106,17 +101,18 @@ def _pose(matrix: object) -> Pose | None:
         return None
     if not all(abs(value) < FARTHEST for row in rows for value in row):
         return None
-    axes: list[Vector] = []
-    for column, sign in ((0, 1.0), (1, -1.0), (2, -1.0)):
-        x, y, z = (sign * rows[row][column] for row in range(3))
-        axes.append((x, y, z))
-    right, down, forward = axes
-    (a, b, c), (d, e, f), (g, h, i) = axes
+    # the matrix's columns, of which the last two point up and backwards
+    columns = zip(*rows[:3], strict=True)
+    axes = [
+        (sign * x, sign * y, sign * z)
+        for (x, y, z), sign in zip(columns, (1.0, -1.0, -1.0, 1.0), strict=True)
+    ]
+    right, down, forward, position = axes
+    (a, b, c), (d, e, f), (g, h, i) = right, down, forward
     determinant = a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
-    lengths = [math.hypot(*axis) for axis in axes]
+    lengths = [math.hypot(*axis) for axis in axes[:3]]
     # three unit vectors at right angles, right-handed, within what six decimal places leave
     if not all(abs(number - 1.0) < 0.01 for number in (determinant, *lengths)):
         return None
-    position = [rows[row][3] for row in range(3)]
-    x, y, z = (-sum(axis[row] * position[row] for row in range(3)) for axis in axes)
+    x, y, z = (-sum(map(mul, axis, position)) for axis in axes[:3])
     return Pose((right, down, forward), (x, y, z))

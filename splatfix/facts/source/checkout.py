@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from splatfix.core.reading import is_folder, is_there
+from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.facts.source.extension import code_matches, read_source, walk_extensions
@@ -22,21 +22,22 @@ from splatfix.facts.source.folder import (
     photos_alone,
     telling_paths,
 )
-from splatfix.facts.source.forward_kernel import read_depth, read_projection
 from splatfix.facts.source.git_files import commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.includes import IncludeFolders, include_folders, missing_headers
 from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import (
     guarded_imports,
     is_splat_module,
+    read_depth,
     read_package_source,
+    read_projection,
 )
 from splatfix.facts.source.reached import as_started
 from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.scripts import read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import read_setup_script
 from splatfix.facts.source.syntax import imported
-from splatfix.facts.system.parallel import fact_within
+from splatfix.facts.system.parallel import within
 from splatfix.model import (
     Checkout,
     CheckoutSource,
@@ -62,27 +63,23 @@ _MAY_NAME_A_SUBMODULE = ((".py",), (".txt", ".yml", ".yaml", ".toml", ".sh", ".c
 _MOST_SOURCES = 100
 _MOST_CALLS = 1000
 _MOST_USES = 3
+_HOW = "files of the checkout, read as text"
 
 
 def with_checkout(
     facts: Facts, folder: Path, patterns: Iterable[SourcePattern | NamePattern], *, started: bool = False
 ) -> Facts:
-    """The facts with those of a stack's checkout (``diagnose --repo``).
+    """Return the facts with those of a stack's checkout (``diagnose --repo``), in whose sources these patterns are looked for.
 
     Args:
-        facts: of the machine and the environment.
-        folder: the checkout.
-        patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
         started: only with the calls and imports that are reached from what people start in it.
     """
 
     def read() -> Fact[Checkout]:
         checkout = read_checkout(folder, patterns, include_folders(facts.machine, facts.environment))
-        if started and checkout.value:
-            return replace(checkout, value=as_started(checkout.value))
-        return checkout
+        return replace(checkout, value=as_started(checkout.value)) if started and checkout.value else checkout
 
-    return replace(facts, checkout=fact_within(_PATIENCE, read, str(folder)))
+    return replace(facts, checkout=within(_PATIENCE, read, str(folder)))
 
 
 def read_checkout(
@@ -93,15 +90,12 @@ def read_checkout(
     """Read a checkout; nothing in it is executed, and git is not asked. Unknown when the folder is not there.
 
     Args:
-        folder: the checkout.
-        patterns: what to look for in the sources of its extensions.
         headers: where compilers look for headers here; None: nobody is to be told what is missing.
     """
     if not folder.is_dir():
         return unknown(f"{folder} is not a folder")
-    root, reader = folder.resolve(), FolderReader()
-    all_patterns = tuple(patterns)
-    names = tuple(pattern for pattern in all_patterns if isinstance(pattern, NamePattern))
+    root, reader, patterns = folder.resolve(), FolderReader(), tuple(patterns)
+    names = tuple(pattern for pattern in patterns if isinstance(pattern, NamePattern))
     identity = _identity(root, reader)
     program, reader_of_scripts = read_scripts(root, names)
     folders = walk_extensions(root, reader=reader).found
@@ -119,54 +113,46 @@ def read_checkout(
                 source=source,
                 cxx_flags=script.standard_flags,
                 own_path_in_flags=script.own_path_in_flags,
-                matches=(*code_matches(inside, all_patterns, reader), *python.matches),
+                matches=(*code_matches(inside, patterns, reader), *python.matches),
                 headers_missing=tuple(missing),
                 faces=tuple(_packages_in(inside, reader)),
             )
         )
-    package = None
-    if has_build_file(root) and not any(item.path == "." for item in sources):
-        package = read_source(root, reader=reader)
+    is_package = has_build_file(root) and root not in folders
     checkout = replace(
         identity,
         submodules=_with_uses(root, identity.submodules, reader),
         pins=tuple(read_pins(root, reader)),
         sources=tuple(sources),
-        package=package,
+        package=read_source(root, reader=reader) if is_package else None,
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
         needs=program.imports,
         python_matches=program.matches,
         photos=photos_alone(root, reader),
         unreadable=tuple(dict.fromkeys((*reader.left_out, *reader_of_scripts.left_out))),
     )
-    return Fact(redacted(checkout), "files of the checkout, read as text")
+    return Fact(redacted(checkout), _HOW)
 
 
 def read_identity(folder: Path) -> Fact[Checkout]:
     """The part of a checkout that tells which stack it is: names of files, addresses, imports, calls."""
     if not folder.is_dir():
         return unknown(f"{folder} is not a folder")
-    identity = _identity(folder.resolve(), FolderReader())
-    return Fact(redacted(identity), "files of the checkout, read as text")
+    return Fact(redacted(_identity(folder.resolve(), FolderReader())), _HOW)
 
 
 def _identity(root: Path, reader: FolderReader) -> Checkout:
     git = git_folder(root, reader)
-    # packages of splatting names in the top folder, which Python searches first when a script there runs
+    # packages of splatting names in the top folder, which Python searches first when a script there runs; without an
+    # __init__.py, a package further down the path wins over it
     shadows = []
     for entry in reader.children(root):
         module = entry.name.removesuffix(".py")
-        if not is_splat_module(module):
-            continue
-        if is_folder(entry.path):
-            # without an __init__.py, a package further down the path wins over it
-            if is_there(f"{entry.path}/__init__.py"):
-                inside = (child.name for child in reader.children(root / entry.name))
-                shadows.append(
-                    Shadow(module, entry.path, any(name.endswith((".so", ".pyd")) for name in inside))
-                )
-        elif entry.name.endswith(".py") and is_there(entry.path):
-            shadows.append(Shadow(module, entry.path, False))
+        is_package = is_there(f"{entry.path}/__init__.py")
+        if is_splat_module(module) and (is_package or (module != entry.name and is_regular_file(entry.path))):
+            inside = reader.children(root / entry.name) if is_package else []
+            native = any(child.name.endswith((".so", ".pyd")) for child in inside)
+            shadows.append(Shadow(module, entry.path, native))
     return Checkout(
         folder=str(root),
         paths=telling_paths(root, reader),
@@ -212,16 +198,13 @@ def missing_headers_of(source: Source, facts: Facts) -> tuple[MissingHeader, ...
 
 def _packages_in(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:
     for entry in reader.children(folder):
-        if not is_splat_module(entry.name):
-            continue
         file = folder / entry.name / "__init__.py"
-        text = reader.text(file)
-        if not text:
-            continue
+        text = reader.text(file) if is_splat_module(entry.name) else ""
         try:
-            source = read_package_source(entry.name, text, reader.parse)
-            kernel = reader.text(folder / "cuda_rasterizer" / "forward.cu")
-            yield replace(source, depth=read_depth(kernel), projection=read_projection(kernel))
+            if text:
+                kernel = reader.text(folder / "cuda_rasterizer" / "forward.cu")
+                source = read_package_source(entry.name, text, reader.parse)
+                yield replace(source, depth=read_depth(kernel), projection=read_projection(kernel))
         except NotPython as error:
             reader.leave_out(file, f"it is not Python that this version can read: {error}")
 
@@ -235,9 +218,7 @@ def _imports_and_calls(root: Path, reader: FolderReader, own_modules: set[str]) 
     others: list[ExtensionCall] = []
     for file in reader.files_below(root, (".py",), depth=3, skip=("submodules",)):
         text = reader.text(file)
-        if not _MENTIONS.search(text):
-            continue
-        tree = reader.python(file, text)
+        tree = reader.python(file, text) if _MENTIONS.search(text) else None
         if tree is None:
             continue
         name = file.relative_to(root).as_posix()
@@ -248,14 +229,12 @@ def _imports_and_calls(root: Path, reader: FolderReader, own_modules: set[str]) 
         for item in (item for node in nodes for item in imported(node)):
             if item.line not in guarded_lines and is_splat_module(item.module):
                 modules.add(item.module.partition(".")[0])
-        calls_left = _MOST_CALLS - len(calls) - len(others)
-        of_rasterizers, of_functions = extension_calls(name, nodes, calls_left)
+        of_rasterizers, of_functions = extension_calls(name, nodes, _MOST_CALLS - len(calls) - len(others))
         calls += of_rasterizers
         others += (call for call in of_functions if call.module.partition(".")[0] not in own_modules)
         if len(calls) + len(others) == _MOST_CALLS:
-            reader.leave_out(
-                root, f"its files hold {_MOST_CALLS} calls of extensions or more, and no further are told"
-            )
+            reason = f"its files hold {_MOST_CALLS} calls of extensions or more, and no further are told"
+            reader.leave_out(root, reason)
     return {
         "imports": tuple(sorted(modules)),
         "guarded": tuple(guarded),

@@ -1,7 +1,7 @@
 """What the CMakeLists.txt files of a source say about its build; CMake itself is not run."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -35,46 +35,24 @@ _REQUIRED = re.compile(
 
 
 class CMakeProject(Struct, frozen=True):
-    """The CMakeLists.txt files of a source in one text, as far as the options that are on reach."""
+    """What the CMakeLists.txt files of a source say, as far as the options that are on reach."""
 
     text: str = ""
     """"" where CMake has no part in its build."""
+    variables: tuple[str, ...] = ()
+    """Environment variables that it reads."""
+    libraries: tuple[str, ...] = ()
+    """Those of the driver and the toolkit that it links."""
+    packages: tuple[str, ...] = ()
+    """Those without which it does not configure: ``PCL`` of ``find_package(PCL REQUIRED)``."""
+    fetched: Mapping[str, str] = {}
+    """The addresses of what it downloads as it configures, by name."""
+    modules: tuple[str, ...] = ()
+    """The Python modules that it builds, by name; which sources go into them only CMake itself can tell."""
 
     @property
     def mentions_cuda(self) -> bool:
         return _CUDA.search(self.text) is not None
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Environment variables that it reads."""
-        return tuple(dict.fromkeys(_ENVIRONMENT.findall(self.text)))
-
-    @property
-    def libraries(self) -> tuple[str, ...]:
-        """Those of the driver and the toolkit that it links."""
-        return tuple(name or "cuda" for name in _LIBRARY.findall(self.text))
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Those without which it does not configure: ``PCL`` of ``find_package(PCL REQUIRED)``."""
-        return tuple(dict.fromkeys(_REQUIRED.findall(self.text)))
-
-    @property
-    def fetched(self) -> tuple[tuple[str, str], ...]:
-        """(name, address) of what it downloads as it configures."""
-        return tuple(dict(_FETCHED.findall(self.text)).items())
-
-    def modules(self, script: SetupScript) -> Iterator[str]:
-        """The Python modules that CMake builds, by name; which sources go into them only CMake itself can tell.
-
-        cmake_build_extension's ``CMakeExtension(install_prefix="package")`` puts them into that package.
-        """
-        prefixes = [script.argument(call, "install_prefix") for call in script.calls("CMakeExtension")]
-        packages = [prefix.strip("/").replace("/", ".") for prefix in prefixes if prefix]
-        values = dict(_VALUE.findall(self.text))
-        for variable, name in dict.fromkeys(_MODULE.findall(self.text)):
-            if name or variable in values:
-                yield ".".join([*packages[:1], name or values[variable]])
 
 
 def read_cmake(folder: Path, script: SetupScript, reader: FolderReader) -> CMakeProject:
@@ -84,8 +62,20 @@ def read_cmake(folder: Path, script: SetupScript, reader: FolderReader) -> CMake
     carried = [folder / item.path for item in read_submodules(folder, reader)]
     files = reader.files_below(folder, ("CMakeLists.txt",), depth=3)
     own = [file for file in files if not any(file.is_relative_to(path) for path in carried)]
-    text = _COMMENT.sub("", "\n".join(reader.text(file) for file in own))
-    return CMakeProject(_reached(text, script.literals))
+    text = _reached(_COMMENT.sub("", "\n".join(reader.text(file) for file in own)), script.literals)
+    # cmake_build_extension's ``CMakeExtension(install_prefix="package")`` puts its modules into that package
+    prefixes = [script.argument(call, "install_prefix") for call in script.calls("CMakeExtension")]
+    packages = [prefix.strip("/").replace("/", ".") for prefix in prefixes if prefix]
+    values = dict(_VALUE.findall(text))
+    names = (name or values.get(variable) for variable, name in dict.fromkeys(_MODULE.findall(text)))
+    return CMakeProject(
+        text=text,
+        variables=tuple(dict.fromkeys(_ENVIRONMENT.findall(text))),
+        libraries=tuple(name or "cuda" for name in _LIBRARY.findall(text)),
+        packages=tuple(dict.fromkeys(_REQUIRED.findall(text))),
+        fetched=dict(_FETCHED.findall(text)),
+        modules=tuple(".".join([*packages[:1], name]) for name in names if name),
+    )
 
 
 def place_of_package(folder: Path, name: str, reader: FolderReader) -> tuple[str, int]:

@@ -22,25 +22,14 @@ from msgspec import Struct
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.resources import bundled
+from splatfix.facts.source.names import NAMES, any_of
 
-_SKIP_ANYWHERE = frozenset({".git", ".hg", ".svn", "__pycache__", ".eggs", ".mypy_cache", ".pytest_cache"})
-# In the top folder only: deeper down a folder called build can be source.
-_SKIP_AT_TOP = frozenset({"build", "dist", "venv", ".venv", ".tox"})
 # Compiled modules of an earlier build in place; a wheel must not pick them up.
 _STALE = re.compile(r".+\.(cpython-\d+\S*\.so|cp\d+-\S+\.pyd|o|obj)$")
-
-
-# What people keep in a checkout beside its sources, by the names that trainers and their manuals give it.
-_DATA = re.compile(
-    r"datasets?|data|outputs?|out|results?|runs?|logs?|wandb|tensorboard|checkpoints?|ckpts?|weights|pretrained|"
-    r"models|scenes?|experiments?|eval|renders?|node_modules",
-    re.IGNORECASE,
-)
-_DATA_FILE = re.compile(
-    r".+\.(ply|splat|spz|ckpt|pth|pt|safetensors|npy|npz|h5|hdf5|onnx|mp4|avi|mov|zip|tar|gz|xz|bz2|zst|7z|rar|whl|db|bin)"
-)
-_SOURCE_FILE = re.compile(
-    r"CMakeLists\.txt|.+\.(py[xi]?|c|cc|cpp|cxx|cuh?|h|hh|hpp|in[lc]|ipp|cmake|in|toml|cfg|slang|glsl|a|so|lib|dll)"
+_DATA, _DATA_FILE, _SOURCE_FILE = (
+    any_of("data-folders", re.IGNORECASE),
+    any_of("data-files"),
+    any_of("source-files"),
 )
 # What of .git tells the commit, and where it was cloned from.
 _GIT = re.compile(r"(modules/.+/)?(HEAD|config|packed-refs|refs/.+)")
@@ -127,11 +116,9 @@ class SourceFiles:
         self.left_out: list[LeftOut] = []
         """Filled by :meth:`walk`."""
         self._with_commit = with_commit
-        self._build_files = ""
-        for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt"):
-            text = read_text(self.source / name)
-            if isinstance(text, str):
-                self._build_files += f"{text}\n"
+        names = ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt")
+        texts = (read_text(self.source / name) for name in names)
+        self._build_files = "\n".join(text for text in texts if isinstance(text, str))
 
     def bounded(self) -> Iterator[Entry]:
         """Return the same as :meth:`walk`, of what is not too large to be copied.
@@ -139,12 +126,10 @@ class SourceFiles:
         Raises:
             SplatfixError: ``source-too-large``, ``cannot-copy``.
         """
-        sizes, total = Counter[str](), 0
+        sizes = Counter[str]()
         for count, entry in enumerate(self.walk()):
-            size = entry.path.lstat().st_size
-            sizes[entry.name.partition("/")[0]] += size
-            total += size
-            if total > _MOST_BYTES or count > _MOST_FILES:
+            sizes[entry.name.partition("/")[0]] += entry.path.lstat().st_size
+            if sizes.total() > _MOST_BYTES or count > _MOST_FILES:
                 largest = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in sizes.most_common(3))
                 raise SplatfixError.of(
                     "facts.source-too-large",
@@ -162,45 +147,43 @@ class SourceFiles:
         Raises:
             SplatfixError: ``cannot-copy`` where a folder cannot be listed.
         """
-        try:
-            yield from self._walk()
-        except OSError as error:
-            raise _cannot_copy(self.repository, error) from error
-
-    def _walk(self) -> Iterator[Entry]:
         pending = [("", self.repository)]
         while pending:
             inside, folder = pending.pop()
             yield Entry(inside, folder)
-            below = []
-            with os.scandir(folder) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
-            for entry in entries:
-                name, path = f"{inside}/{entry.name}".lstrip("/"), folder / entry.name
-                is_folder = entry.is_dir(follow_symlinks=False)
-                is_output = entry.name.endswith(".egg-info") if is_folder else _STALE.match(entry.name)
-                if self._is_top(folder):
-                    is_output = is_output or entry.name in _SKIP_AT_TOP
-                if entry.name == ".git" and is_folder and self._with_commit:
-                    for file in sorted(path.rglob("*")):
-                        place = file.relative_to(path).as_posix()
-                        if _GIT.fullmatch(place) and not file.is_symlink() and file.is_file():
-                            yield Entry(f"{name}/{place}", file)
-                elif is_output or entry.name in _SKIP_ANYWHERE:
-                    continue
-                elif left_out := self._left_out(path, name):
-                    self.left_out.append(left_out)
-                elif is_folder:
-                    below.append((name, path))
-                elif entry.is_symlink():
-                    # written anew: the way that it tells may lead through folders outside, and others are around the copy
-                    yield Entry(name, path, os.path.relpath(path.resolve(), folder))
-                elif entry.is_file():
-                    yield Entry(name, path)
-            pending += reversed(below)
+            try:
+                with os.scandir(folder) as listing:
+                    entries = sorted(listing, key=lambda entry: entry.name)
+                found = [
+                    entry for item in entries for entry in self._of(item, f"{inside}/{item.name}".lstrip("/"))
+                ]
+            except OSError as error:
+                raise _cannot_copy(self.repository, error) from error
+            below = [entry for entry in found if not entry.link and entry.path.is_dir()]
+            yield from (entry for entry in found if entry not in below)
+            pending += ((entry.name, entry.path) for entry in reversed(below))
 
-    def _is_top(self, folder: Path) -> bool:
-        return folder in (self.source, self.repository)
+    def _of(self, entry: os.DirEntry[str], name: str) -> Iterator[Entry]:
+        """Yield what the copy has of one entry of a folder."""
+        path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+        skipped = set(NAMES["never-copied"])
+        if path.parent in (self.source, self.repository):
+            skipped |= set(NAMES["not-copied-at-top"])
+        is_output = entry.name.endswith(".egg-info") if is_folder else _STALE.match(entry.name)
+        if entry.name == ".git" and is_folder and self._with_commit:
+            for file in sorted(path.rglob("*")):
+                place = file.relative_to(path).as_posix()
+                if _GIT.fullmatch(place) and not file.is_symlink() and file.is_file():
+                    yield Entry(f"{name}/{place}", file)
+        elif is_output or entry.name in skipped:
+            return
+        elif left_out := self._left_out(path, name):
+            self.left_out.append(left_out)
+        elif entry.is_symlink():
+            # written anew: the way that it tells may lead through folders outside, and others are around the copy
+            yield Entry(name, path, os.path.relpath(path.resolve(), path.parent))
+        elif is_folder or entry.is_file():
+            yield Entry(name, path)
 
     def _left_out(self, path: Path, name: str) -> LeftOut | None:
         around_it = self.source.is_relative_to(path)
@@ -216,11 +199,10 @@ class SourceFiles:
         elif path.is_dir():
             if (path / "pyvenv.cfg").is_file() or (path / "conda-meta").is_dir():
                 return LeftOut(name, "a Python environment", wanted=False)
-            if self._is_top(path.parent) and not around_it:
-                named = re.search(rf"(?<![\w-]){re.escape(path.name)}(?![\w-])", self._build_files)
-                if not named and _holds_only_data(path):
-                    reason = "data: no source below it, and no build file names it"
-                    return LeftOut(name, reason, wanted=False)
+            named = re.search(rf"(?<![\w-]){re.escape(path.name)}(?![\w-])", self._build_files)
+            is_top = path.parent in (self.source, self.repository)
+            if is_top and not around_it and not named and _holds_only_data(path):
+                return LeftOut(name, "data: no source below it, and no build file names it", wanted=False)
         elif _DATA_FILE.fullmatch(path.name) and (size := path.stat().st_size) > _LARGE:
             return LeftOut(name, f"data of {size >> 20} MiB", wanted=False)
         return None

@@ -1,5 +1,6 @@
 """What an extension's source folder says about its own build, and code in it that is known to break; nothing is executed."""
 
+import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,6 @@ from msgspec import Struct
 from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
-from splatfix.core.toml import parse_toml
 from splatfix.facts.source.build_variables import (
     arch_variables,
     cuda_switches,
@@ -19,12 +19,11 @@ from splatfix.facts.source.build_variables import (
 )
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
-from splatfix.facts.source.missing_folders import is_its_own, missing_folders
-from splatfix.facts.source.pins import requirements_from_files
+from splatfix.facts.source.missing_folders import COMPILED, is_its_own, missing_folders
+from splatfix.facts.source.pins import read_project_file
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, given, parse_setup_script, read_setup_script
-from splatfix.facts.source.toml_table import TomlTable
 from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.model import ArchVariable, CodeMatch, Source
 
@@ -34,9 +33,9 @@ _DEEPEST = 6
 _NEAR = 3
 _NOT_BUILT = {"test", "tests", "docs"}
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
-COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c")
 _BUILD_FILES = ("setup.py", "pyproject.toml", "CMakeLists.txt")
 _TORCH_NAMES = ("CUDAExtension", "CppExtension")
+_DECLARING_NAMES = (*_TORCH_NAMES, "Extension", "ext_modules")
 _LONGEST_LINE = 160
 _BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_module_names}
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
@@ -62,59 +61,44 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         script = read_setup_script(folder / "setup.py", reader)
     else:
         script = parse_setup_script(setup_text, reader, folder)
-    text = reader.text(folder / "pyproject.toml")
-    from_files: tuple[str, ...] = ()
-    try:
-        document = parse_toml(text)
-        pyproject = TomlTable(document, "pyproject.toml")
-        from_files = tuple(requirements_from_files(folder, document, reader))
-    except ValueError as error:
-        pyproject = TomlTable({}, "pyproject.toml", [f"pyproject.toml cannot be read: {error}"])
-    # the order of these reads is that of the errors that are told
-    project, build_system = pyproject.table("project"), pyproject.table("build-system")
-    name, version = project.text("name"), project.text("version")
-    dependencies, python = project.texts("dependencies"), project.text("requires-python")
-    build_requires = build_system.texts("requires")
-    build_files = tuple(file for file in _BUILD_FILES if is_regular_file(folder / file))
-    reads = environment_reads(script)
-    declared = tuple(script.calls("CUDAExtension", "CppExtension", "Extension"))
-    modules = tuple(script.argument(call, "name", position=0) or "" for call in declared)
-    lists = [script.texts(given(call, "sources", position=1)) for call in declared]
-    cmake = read_cmake(folder, script, reader)
-    by_cmake = bool(cmake.text) and not script.mentions(*_TORCH_NAMES)
-    cpu_only = _is_cpu_only(folder, script, bool(lists) and all(lists), text, reader)
-    needs_cuda = script.mentions("CUDAExtension") or not cpu_only
-    if by_cmake:
-        modules = modules or tuple(cmake.modules(script))
-        needs_cuda = needs_cuda and cmake.mentions_cuda
+    pyproject, wrong = read_project_file(folder / "pyproject.toml", reader)
     # nothing also where it cannot be read: its build will say so
     config = dict(sections(reader.text(folder / "setup.cfg")))
-    python = python or script.setup_text("python_requires") or ""
-    python = python or config.get("options", {}).get("python_requires", "")
-    declared_name = script.setup_text("name") or name or config.get("metadata", {}).get("name")
-    build_imports = []
-    for module in script.imports_in_all:
-        is_own = any(is_there(folder / name) for name in (module, f"{module}.py"))
-        if module not in _BUILDERS and not is_own:
-            build_imports.append(module)
-    packages = script.setup_texts("packages")
-    submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     # a source distribution has in its PKG-INFO what its setup.py computes
     released = re.search(r"^Version:(.*)", reader.text(folder / "PKG-INFO"), re.MULTILINE)
+    reads, cmake = environment_reads(script), read_cmake(folder, script, reader)
+    cpu_only = _is_cpu_only(folder, script, reader)
+    needs_cuda = script.mentions("CUDAExtension") or not cpu_only
+    modules = tuple(script.argument(call, "name", position=0) or "" for call in _declared(script))
+    by_cmake = bool(cmake.text) and not script.mentions(*_TORCH_NAMES)
+    if by_cmake:
+        modules = modules or cmake.modules
+        needs_cuda = needs_cuda and cmake.mentions_cuda
+    packages, project = script.setup_texts("packages"), pyproject.project
+    submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     source = Source(
         folder=str(folder),
-        build_files=build_files,
-        name=declared_name,
-        version=script.setup_text("version") or version or (released[1].strip() if released else None),
+        build_files=tuple(file for file in _BUILD_FILES if is_regular_file(folder / file)),
+        name=script.setup_text("name") or project.name or config.get("metadata", {}).get("name"),
+        version=script.setup_text("version")
+        or project.version
+        or (released[1].strip() if released else None),
         packages=packages,
         modules=modules,
-        files=_named_sources(folder, script),
+        # which it compiles is known once it is asked
+        files=tuple(
+            text
+            for text in script.literals
+            if text.endswith(COMPILED) and "\0" not in text and is_regular_file(folder / text)
+        ),
         needs_cuda=needs_cuda,
         uses_torch_builder=script.mentions(*_TORCH_NAMES, "BuildExtension")
         and not (by_cmake and script.mentions("CMakeExtension")),
-        build_requires=build_requires,
-        requires=(*script.setup_texts("install_requires"), *dependencies, *from_files),
-        python=python,
+        build_requires=pyproject.build_system.requires,
+        requires=(*script.setup_texts("install_requires"), *pyproject.requirements(folder, reader)),
+        python=project.requires_python
+        or script.setup_text("python_requires")
+        or config.get("options", {}).get("python_requires", ""),
         reads=tuple(dict.fromkeys((*reads, *cmake.variables))),
         sets=environment_writes(script),
         arch_variables=(
@@ -123,26 +107,29 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         ),
         switches=cuda_switches(reads, script),
         version_from_git=script.mentions("use_scm_version", "setuptools_scm")
-        or any(_SCM.match(requirement) for requirement in build_requires),
+        or any(map(_SCM.match, pyproject.build_system.requires)),
         nvcc_flags=script.nvcc_flags,
         libraries=tuple(dict.fromkeys((*script.libraries, *cmake.libraries))),
         imports=tuple(module for module in script.imports if module.partition(".")[0] in _OF_SETUPTOOLS),
-        build_imports=tuple(build_imports),
+        build_imports=tuple(
+            module
+            for module in script.imports_in_all
+            if module not in _BUILDERS
+            and not any(is_there(folder / name) for name in (module, f"{module}.py"))
+        ),
         needs=read_packages_of(folder, packages, modules).imports,
         missing_folders=tuple(missing_folders(folder, script, submodules, reader)),
         submodules=submodules,
         clone=git_folder(folder, reader) is not None,
         setups=tuple((script.argument(call, "name") or "")[:_LONGEST_LINE] for call in script.setups),
         cpu_only=cpu_only,
-        error="; ".join(filter(None, (script.error, *pyproject.wrong[:3]))),
+        error="; ".join(filter(None, (script.error, wrong))),
     )
     return redacted(source)
 
 
-def _named_sources(folder: Path, script: SetupScript) -> tuple[str, ...]:
-    """Return the C++ and CUDA files that setup.py names and that are there. Which it compiles is known once it is asked."""
-    names = (text for text in script.literals if text.endswith(COMPILED) and "\0" not in text)
-    return tuple(name for name in names if is_regular_file(folder / name))
+def _declared(script: SetupScript) -> Iterator[ast.Call]:
+    return script.calls("CUDAExtension", "CppExtension", "Extension")
 
 
 class FolderWalk(Struct, frozen=True):
@@ -172,7 +159,7 @@ def walk_extensions(
         most: how many folders are looked into.
         below: the folder itself does not count, so that those inside an extension are found.
     """
-    reader = reader or FolderReader()
+    reader, complete = reader or FolderReader(), True
     extensions: list[Path] = []
     unreadable: list[Path] = []
     pending = [(folder, 0)]
@@ -181,36 +168,34 @@ def walk_extensions(
         if count == most:
             if is_near:
                 reader.leave_out(folder, f"it holds more than {most} folders; the others are not looked into")
-            return FolderWalk(tuple(sorted(extensions)), tuple(unreadable), complete=not is_near)
+            complete = not is_near
+            break
         if current != folder or not below:
             script = read_setup_script(current / "setup.py", reader)
-            names = _TORCH_NAMES if not is_near else (*_TORCH_NAMES, "Extension", "ext_modules")
+            names = _DECLARING_NAMES if is_near else _TORCH_NAMES
             if script.mentions(*names) or (script.error and any(name in script.source for name in names)):
                 extensions.append(current)
                 continue
-        if level == depth:
-            continue
-        entries = reader.children(current)
+        entries = reader.children(current) if level < depth else []
         if reader.was_left_out(current):
             unreadable.append(current)
         skipped = _OUTPUT if level < _NEAR else _OUTPUT | _NOT_BUILT
         for entry in entries:
             if entry.name not in skipped and entry.is_dir(follow_symlinks=False):
                 pending.append((current / entry.name, level + 1))
-    return FolderWalk(tuple(sorted(extensions)), tuple(unreadable))
+    return FolderWalk(tuple(sorted(extensions)), tuple(unreadable), complete)
 
 
-def _is_cpu_only(
-    folder: Path, script: SetupScript, lists_sources: bool, pyproject: str, reader: FolderReader
-) -> bool:
+def _is_cpu_only(folder: Path, script: SetupScript, reader: FolderReader) -> bool:
     if any(text.endswith(".cu") for text in script.literals):
         return False
-    if lists_sources:
+    lists = [script.texts(given(call, "sources", position=1)) for call in _declared(script)]
+    if lists and all(lists):
         return True
-    declares = script.mentions(*_TORCH_NAMES, "Extension", "ext_modules", "cmdclass")
-    declares = declares or bool(script.error) or "ext_modules" in script.literals
+    declares = script.mentions(*_DECLARING_NAMES, "cmdclass") or "ext_modules" in script.literals
+    pyproject = reader.text(folder / "pyproject.toml")
     backend = BUILD_BACKEND.search(pyproject)
-    if not (declares or is_there(folder / "CMakeLists.txt")) and (
+    if not (declares or script.error or is_there(folder / "CMakeLists.txt")) and (
         backend is None or _COMPILES_NOTHING.match(backend[1])
     ):
         # charonload, cpp_extension.load and the like compile what lies there when it is imported
@@ -229,9 +214,7 @@ def code_matches(
     source_patterns = [pattern for pattern in patterns if isinstance(pattern, SourcePattern)]
     for file in reader.files_below(folder, (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc"), depth=3):
         looking = [pattern for pattern in source_patterns if pattern.looks_at(file.name)]
-        if not looking:
-            continue
-        text = without_comments(file.name, reader.text(file))
+        text = without_comments(file.name, reader.text(file)) if looking else ""
         headers: list[str] | None = None
         for pattern in looking:
             match = pattern.pattern.search(text)

@@ -12,50 +12,20 @@ from splatfix.binaries.wheel import members
 from splatfix.core.limits import MOST_SOURCE
 from splatfix.core.reading import is_folder, is_regular_file, is_there, read_bytes, read_text
 from splatfix.core.redact import without_credentials
+from splatfix.facts.source.names import NAMES, any_of
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.model import PackageSource
 
-# Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.
-_TELLING_FOLDERS = (
-    "submodules",
-    "utils",
-    "gsplat",
-    "bindings",
-    "include",
-    "examples",
-    "nerfstudio",
-    "nerfstudio/models",
-    "rasterizer",
-    "crates",
-    "configs",
-    "scene",
-)
 # Tables of pyproject.toml that a builder reads; [tool.ruff] and the like are none.
 _BUILD_TABLE = re.compile(r"^[ \t]*\[[ \t]*(?:build-system|tool\.(?:poetry|setuptools))\b", re.MULTILINE)
 _PROJECT_TABLE = re.compile(r"^[ \t]*\[[ \t]*project[ \t]*\]", re.MULTILINE)
-# Folders that setuptools takes for no package where it looks for them itself (setuptools.discovery).
-_NO_PACKAGE = re.compile(
-    r"ci|bin|debian|docs?|documentation|manpages|news|newsfragments|changelog|tests?|(?:unit|integration)_tests?"
-    r"|examples?|scripts|tools|utils?|python|build|benchmarks?|exercises?|htmlcov|tasks|fabfile|site_scons|[._].*"
-)
+_NO_PACKAGE = any_of("no-package")
 _CLONE_MARKS = (".git", ".gitmodules", "submodules")
 _CLONED = re.compile(r"\bgit[ ]{1,9}clone\b[^\n]{0,200}?((?:(?:https?|ssh|git)://|git@)[\w.@:/~+-]{1,300})")
-_SOURCE_ENDINGS = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
-_CODE_ENDINGS = frozenset({*_SOURCE_ENDINGS, ".toml", ".ipynb", ".rs", ".cmake", ".sh"})
-_PHOTO_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".heic", ".tif", ".tiff", ".webp"})
-_NOT_EDITED = frozenset(
-    {"third_party", "build", "dist", "docs", "doc", "tests", "test", "images", "example", "examples"}
-)
 _MOST_FOLDERS_ABOVE = 6
 _MOST_FOLDERS_OF_PHOTOS = 100
 _MOST_CLONES = 20
-
-
-def resolved_folder(text: str | Path) -> Path | None:
-    """The absolute path of the folder that is named, links followed and ``~`` expanded; None for anything else."""
-    folder = Path(text).expanduser()
-    return folder.resolve() if folder.is_dir() else None
 
 
 def is_file(text: str | Path) -> bool:
@@ -117,12 +87,12 @@ def trainer_around(folder: Path) -> Path | None:
 
 def photos_alone(folder: Path, reader: FolderReader | None = None) -> int:
     """How many photos are in a folder in which no file is code, two levels down; 0 for any other folder."""
-    photos = 0
+    photos, code = 0, {*NAMES["source-endings"], *NAMES["other-code-endings"]}
     for _, entries in islice((reader or FolderReader()).folders(folder, 2), _MOST_FOLDERS_OF_PHOTOS):
         endings = [PurePosixPath(entry.name).suffix.lower() for entry in entries]
-        if not _CODE_ENDINGS.isdisjoint(endings):
+        if not code.isdisjoint(endings):
             return 0
-        photos += sum(ending in _PHOTO_ENDINGS for ending in endings)
+        photos += sum(ending in NAMES["photo-endings"] for ending in endings)
     return photos
 
 
@@ -130,7 +100,7 @@ def telling_paths(folder: Path, reader: FolderReader | None = None) -> tuple[str
     """The relative paths by which a checkout of a stack is recognised: the upper levels, as far as they are code."""
     reader = reader or FolderReader()
     paths = [entry.name for entry in reader.children(folder)]
-    for inside in _TELLING_FOLDERS:
+    for inside in NAMES["telling-folders"]:
         paths += [f"{inside}/{entry.name}" for entry in reader.children(folder / inside)]
     return tuple(sorted(paths))
 
@@ -167,9 +137,11 @@ def source_texts(folder: Path) -> Iterator[tuple[str, str]]:
         for entry in reader.children(pending.pop()):
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in _NOT_EDITED:
+                if entry.name not in NAMES["not-edited"]:
                     pending.append(path)
-            elif not entry.is_symlink() and (path.suffix in _SOURCE_ENDINGS or path.name == "CMakeLists.txt"):
+            elif not entry.is_symlink() and (
+                path.suffix in NAMES["source-endings"] or path.name == "CMakeLists.txt"
+            ):
                 content = read_bytes(path, MOST_SOURCE)
                 if isinstance(content, bytes):
                     yield path.relative_to(folder).as_posix(), content.decode("utf-8", "surrogateescape")

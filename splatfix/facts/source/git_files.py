@@ -12,29 +12,19 @@ from splatfix.model import Submodule
 
 _MOST_SUBMODULES = 500
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
-
-# gitformat-index(5)
-_INDEX_HEADER, _INDEX_ENTRY = 12, 62
-_INDEX_VERSIONS = (2, 3, 4)
 _GITLINK_MODE = 0o160000
-_EXTENDED = 0x4000
-_PREFIX_LENGTH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f]")
 # In version 4 each path can be one byte longer than the last, so that a small index unfolds to gigabytes.
 _LONGEST_PATH = 1 << 13
 
 
 def git_folder(folder: Path, reader: FolderReader | None = None) -> Path | None:
     """The folder with HEAD and config; a submodule's or worktree's ``.git`` is a file that names it."""
-    inside = folder / ".git"
-    if is_folder(inside):
-        return inside
-    match = re.match(r"gitdir:[ \t]*(\S.*)", (reader or FolderReader()).text(inside))
-    if match is None:
-        return None
-    named = _resolved(folder, match.group(1).strip())
-    if named is None or not is_folder(named):
-        return None
-    return named
+    inside: Path | None = folder / ".git"
+    if not is_folder(folder / ".git"):
+        text = (reader or FolderReader()).text(folder / ".git")
+        named = re.match(r"gitdir:[ \t]*(\S.*)", text)
+        inside = _resolved(folder, named[1].strip()) if named else None
+    return inside if inside and is_folder(inside) else None
 
 
 def commit_of(git: Path | None, reader: FolderReader | None = None) -> str | None:
@@ -43,30 +33,22 @@ def commit_of(git: Path | None, reader: FolderReader | None = None) -> str | Non
         return None
     reader = reader or FolderReader()
     head = reader.text(git / "HEAD").strip()
-    if not head.startswith("ref:"):
-        return head if _COMMIT.fullmatch(head) else None
     reference = head.removeprefix("ref:").strip()
     # a worktree has its own HEAD, and shares the references of the repository
     shared = _resolved(git, reader.text(git / "commondir").strip()) or git
-    for folder in (git, shared):
-        loose = reader.text(folder / reference).strip()
-        if _COMMIT.fullmatch(loose):
-            return loose
-    for line in reader.text(shared / "packed-refs").splitlines():
-        commit, _, name = line.partition(" ")
-        if name == reference and _COMMIT.fullmatch(commit):
-            return commit
-    return None
+    found = [head]
+    if reference != head:
+        found = [reader.text(folder / reference).strip() for folder in (git, shared)]
+        lines = (line.partition(" ") for line in reader.text(shared / "packed-refs").splitlines())
+        found += (commit for commit, _, name in lines if name == reference)
+    return next(filter(_COMMIT.fullmatch, found), None)
 
 
 def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
     """The address of ``origin``, without credentials; "" where there is none."""
-    if git is None:
-        return ""
-    for name, values in sections((reader or FolderReader()).text(git / "config")):
-        if name == 'remote "origin"':
-            return without_credentials(values.get("url", "").strip('"').partition(" ")[0])
-    return ""
+    text = (reader or FolderReader()).text(git / "config") if git else ""
+    origins = (values for name, values in sections(text) if name == 'remote "origin"')
+    return without_credentials(_unquoted(next(origins, {}), "url").partition(" ")[0])
 
 
 def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Submodule, ...]:
@@ -76,8 +58,7 @@ def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Sub
     if len(listed) > _MOST_SUBMODULES:
         reader.leave_out(root / ".gitmodules", f"it names more than {_MOST_SUBMODULES} submodules")
     git = git_folder(root, reader)
-    index = read_bytes(git / "index") if git else None
-    recorded = gitlinks(index) if isinstance(index, bytes) else {}
+    recorded = gitlinks(_index_of(git)) if git else {}
     submodules = []
     for path in list(dict.fromkeys([*listed, *recorded]))[:_MOST_SUBMODULES]:
         entry = listed.get(path, {})
@@ -120,60 +101,48 @@ def sections(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
     yield name, values
 
 
-def gitlinks(index: bytes) -> dict[str, str]:
-    """Path to commit of each submodule of a git index with SHA-1 names; what comes before damage, and {} for another file.
+def _index_of(git: Path) -> bytes:
+    index = read_bytes(git / "index")
+    return index if isinstance(index, bytes) else b""
 
-    Source: gitformat-index(5), versions 2 to 4.
-    """
-    links = {}
-    for mode, commit, path in _index_entries(index):
-        if mode == _GITLINK_MODE:
-            links[path.decode("utf-8", "replace")] = commit.hex()
-    return links
+
+def gitlinks(index: bytes) -> dict[str, str]:
+    """Path to commit of each submodule of a git index with SHA-1 names; what comes before damage, and {} for another file."""
+    links = (entry for entry in _index_entries(index) if entry[0] == _GITLINK_MODE)
+    return {path.decode("utf-8", "replace"): commit.hex() for _, commit, path in links}
 
 
 def has_nothing_below(git: Path, path: str) -> bool:
     """The repository has no file below this path, by its index; False where that cannot be read."""
-    index = read_bytes(git / "index")
-    if not isinstance(index, bytes):
-        return False
-    return not any(name.startswith(f"{path}/".encode()) for _, _, name in _index_entries(index))
+    index = _index_of(git)
+    below = f"{path}/".encode()
+    return bool(index) and not any(name.startswith(below) for _, _, name in _index_entries(index))
 
 
 def _index_entries(index: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (mode, commit, path) of each entry; source: gitformat-index(5), versions 2 to 4."""
     version = int.from_bytes(index[4:8], "big")
-    if index[:4] != b"DIRC" or version not in _INDEX_VERSIONS:
-        return
-    offset, path = _INDEX_HEADER, b""
-    for _ in range(int.from_bytes(index[8:12], "big")):
-        entry = index[offset : offset + _INDEX_ENTRY]
-        if len(entry) < _INDEX_ENTRY:
-            return
-        flags = int.from_bytes(entry[60:62], "big")
-        start = offset + _INDEX_ENTRY
-        if flags & _EXTENDED:
-            start += 2
-        kept = b""
+    offset, path = 12, b""
+    for _ in range(
+        int.from_bytes(index[8:12], "big") if index[:4] == b"DIRC" and version in (2, 3, 4) else 0
+    ):
+        is_extended = int.from_bytes(index[offset + 60 : offset + 61], "big") & 0x40
+        start, kept = offset + (64 if is_extended else 62), b""
         if version == 4:
             # how many bytes of the path before are dropped: seven bits a byte, and one is added for every byte that follows
-            number = _PREFIX_LENGTH.match(index, start)
-            if number is None:
-                return
-            count, start = -1, number.end()
-            for byte in number.group():
-                count = (count + 1) << 7 | (byte & 0x7F)
+            count = -1
+            for byte in index[start : start + 5]:
+                count, start = (count + 1) << 7 | byte & 0x7F, start + 1
+                if byte < 0x80:
+                    break
             kept = path[: max(len(path) - count, 0)]
         end = index.find(b"\0", start)
-        if end < 0:
-            return
         path = kept + index[start:end]
-        if len(path) > _LONGEST_PATH:
+        if end < 0 or len(path) > _LONGEST_PATH:
             return
-        if version == 4:
-            offset = end + 1
-        else:  # one to eight NULs fill an entry up to a multiple of eight bytes
-            offset += (end - offset + 8) // 8 * 8
-        yield int.from_bytes(entry[24:28], "big"), entry[40:60], path
+        yield int.from_bytes(index[offset + 24 : offset + 28], "big"), index[offset + 40 : offset + 60], path
+        # but for version 4 one to eight NULs fill an entry up to a multiple of eight bytes
+        offset = end + 1 if version == 4 else offset + (end - offset + 8) // 8 * 8
 
 
 def _gitmodules(folder: Path, reader: FolderReader) -> dict[str, Mapping[str, str]]:
@@ -192,8 +161,7 @@ def _entry_inside(root: Path, path: str, reader: FolderReader) -> Mapping[str, s
     """The entry for a link that the checkout took over with a folder of another repository, which has a .gitmodules."""
     for parent in list(PurePosixPath(path).parents)[:-1]:
         inside = PurePosixPath(path).relative_to(parent).as_posix()
-        entry = _gitmodules(root / parent, reader).get(inside)
-        if entry:
+        if entry := _gitmodules(root / parent, reader).get(inside):
             return entry
     return {}
 

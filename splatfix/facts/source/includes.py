@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -13,8 +13,9 @@ from msgspec import Struct, field
 from splatfix.core.reading import is_there
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts.source.cmake import place_of_package, read_cmake
-from splatfix.facts.source.extension import COMPILED
 from splatfix.facts.source.folder import cloned_in_readme
+from splatfix.facts.source.missing_folders import COMPILED
+from splatfix.facts.source.names import NAMES, any_of
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
 from splatfix.model import EnvironmentFacts, MachineFacts, MissingHeader, Source
@@ -23,38 +24,10 @@ _MOST_FILES = 300
 _MOST_FOLDERS = 3000
 # What GCC, clang and cl add to their search by themselves.
 _INCLUDE_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "INCLUDE")
-_CARRIED_LIBRARY = re.compile(
-    r"third_?party|dependencies|external|extern|submodules|cutlass|glm|eigen\w*", re.IGNORECASE
-)
-# What only torch has, by its folder; libtorch's own third parties (fmt, google) may come from elsewhere.
-_OF_TORCH = re.compile(r"(torch|ATen|c10|caffe2|THC?|THC?UNN)/.+")
-# What only a toolkit has: by its folder, by its component, or because CUDA 11 to 12.8 had it: cuda_surface_types.h,
-# cuda_texture_types.h, surface_functions.h and texture_fetch_functions.h, compared file by file with 13.0.
-_OF_TOOLKIT = re.compile(
-    r"(thrust|cub|cuda/std|nv|cooperative_groups|nvtx3|crt)/.+|cooperative_groups\.h|cuda(_runtime)?(_api)?\.h"
-    r"|cuda_(fp\d+|bf16|texture_types|surface_types|profiler_api|pipeline|gl_interop)\.h"
-    r"|(texture_fetch|surface|device|math|vector)_functions\.h|(texture|surface|vector|driver|device)_types\.h"
-    r"|cu(blas|fft|rand|solver|sparse|pti)\w*\.h|nvToolsExt\w*\.h|nvrtc\.h|nvml\.h|npp\w*\.h|device_launch_parameters\.h"
-)
-# Libraries that extensions take from the system and that pip does not bring: Debian's package, and its headers.
-_OF_SYSTEM = {
-    "libsparsehash-dev": re.compile(r"(google|sparsehash)/(dense|sparse)_?hash_?(map|set)"),
-    "libeigen3-dev": re.compile(r"(unsupported/)?Eigen/\w+"),
-    "libboost-dev": re.compile(r"boost/[\w/]+\.hpp"),
-}
-# By the name that find_package is given: those that CMake brings no module of its own for.
-_OF_CMAKE = {
-    "CGAL": "libcgal-dev",
-    "Ceres": "libceres-dev",
-    "Eigen3": "libeigen3-dev",
-    "OpenCV": "libopencv-dev",
-    "PCL": "libpcl-dev",
-    "TBB": "libtbb-dev",
-    "embree": "libembree-dev",
-    "glfw3": "libglfw3-dev",
-    "glm": "libglm-dev",
-}
+_CARRIED_LIBRARY = any_of("carried-libraries", re.IGNORECASE)
+_OF_TORCH, _OF_TOOLKIT = any_of("headers-of-torch"), any_of("headers-of-toolkits")
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)", re.MULTILINE)
+_ARCHIVE = re.compile(r"https?://\S+\.(zip|tgz|tar(\.\w+)?)")
 _INCLUDED = re.compile(r'[<"]([^<>"\n]{1,200})[>"]')
 
 
@@ -73,31 +46,38 @@ class IncludeFolders(Struct, frozen=True):
 
     def package_of(self, header: str) -> str:
         """The package of the system that has a header, where it is a library's of its own and not here; else ""."""
-        if not self.system or _holds((*self.always, *(folder / "eigen3" for folder in self.system)), header):
+        if not self.system or _first_with(
+            (*self.always, *(folder / "eigen3" for folder in self.system)), header
+        ):
             return ""
-        return next((package for package, pattern in _OF_SYSTEM.items() if pattern.fullmatch(header)), "")
+        table: dict[str, str] = NAMES["headers-of-packages"]
+        return next((package for pattern, package in table.items() if re.fullmatch(pattern, header)), "")
 
     def package_of_cmake(self, name: str) -> str:
         """The package of the system with what ``find_package(name REQUIRED)`` asks for, where that is not here; else ""."""
+        package: str = NAMES["packages-of-cmake"].get(name, "")
+        if not self.system or not package:
+            return ""
         prefixes = {folder.parent for folder in self.always if folder.name == "include"}
-        for prefix in prefixes if self.system and name in _OF_CMAKE else ():
-            for file in (f"{name}Config.cmake", f"{name.lower()}-config.cmake"):
-                patterns = (
-                    f"{share}/{file}" for share in ("lib/cmake/*", "lib/*/cmake/*", "share/*", "share/*/*")
-                )
-                if any(any(prefix.glob(pattern)) for pattern in patterns):
-                    return ""
-        return _OF_CMAKE.get(name, "") if self.system else ""
+        for prefix, share in product(prefixes, ("lib/cmake/*", "lib/*/cmake/*", "share/*", "share/*/*")):
+            if any(
+                any(prefix.glob(f"{share}/{file}"))
+                for file in (f"{name}Config.cmake", f"{name.lower()}-config.cmake")
+            ):
+                return ""
+        return package
 
     def lacking(self, header: str) -> tuple[str, ...] | None:
         """Give the roots of the toolkits that lack a header, () for one that torch lacks; None where it is there or not known."""
-        if header.startswith("/") or ".." in header or _holds((*self.always, *self.torch), header):
+        if header.startswith("/") or ".." in header or _first_with((*self.always, *self.torch), header):
             return None
         if _OF_TORCH.fullmatch(header):
             return () if self.torch else None
         if not _OF_TOOLKIT.fullmatch(header):
             return None
-        return tuple(root for root, folders in self.toolkits.items() if not _holds(folders, header)) or None
+        return (
+            tuple(root for root, folders in self.toolkits.items() if not _first_with(folders, header)) or None
+        )
 
 
 def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> IncludeFolders:
@@ -105,34 +85,34 @@ def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> Inc
     toolkits = {}
     for toolkit in machine.toolkits.value or ():
         targets = FolderReader().children(Path(toolkit.root, "targets"))
-        roots = [Path(toolkit.root), *(Path(target.path) for target in targets)]
-        folders = tuple(_with_cccl(root / "include" for root in roots))
+        folders = tuple(
+            _with_cccl(Path(root, "include") for root in (toolkit.root, *map(os.fspath, targets)))
+        )
         # facts may come from another machine (diagnose --facts)
-        if _holds(folders, "cuda_runtime.h"):
+        if _first_with(folders, "cuda_runtime.h"):
             toolkits[toolkit.root] = folders
     torch: tuple[Path, ...] = ()
     if environment.torch.value is not None:
         of_torch = Path(environment.torch.value.folder, "include")
         if is_there(of_torch / "torch/extension.h"):
             torch = (of_torch, of_torch / "torch/csrc/api/include")
+    system = (Path("/usr/include"), Path("/usr/local/include"))
     always: list[Path] = []
     python = environment.interpreter.value
     for site in python.site_packages if python else ():
         packages = FolderReader().children(Path(site, "nvidia"))
         always += _with_cccl(Path(package.path, "include") for package in packages)
     for variable in _INCLUDE_VARIABLES:
-        named = machine.variables.get(variable, "").split(os.pathsep)
-        always += [Path(folder) for folder in named if folder]
-    system = (Path("/usr/include"), Path("/usr/local/include"))
+        always += map(Path, filter(None, machine.variables.get(variable, "").split(os.pathsep)))
     always += system
     if python:
         always.append(Path(python.prefix, "include"))  # conda's
-    is_linux = machine.system == "linux"
-    names = {item.name for item in environment.distributions.value or ()} | {
-        *(environment.modules.value or ())
-    }
-    installed = frozenset(map(_bare, names))
-    return IncludeFolders(toolkits, torch, tuple(always), system if is_linux else (), installed)
+    names = (
+        *(item.name for item in environment.distributions.value or ()),
+        *(environment.modules.value or ()),
+    )
+    searched = system if machine.system == "linux" else ()
+    return IncludeFolders(toolkits, torch, tuple(always), searched, frozenset(map(_bare, names)))
 
 
 def missing_headers(
@@ -143,75 +123,66 @@ def missing_headers(
     searched: IncludeFolders,
     reader: FolderReader,
 ) -> Iterator[MissingHeader]:
-    """Headers of CUDA, torch or a library of the system that the sources include under no condition, and that are not here.
-
-    What lies anywhere in the checkout is not missing. Includes behind ``#if`` are left out, and so are those of libraries
-    that the source carries along. What CMake finds by a module of the checkout's own, and its README clones, must be
-    installed first.
-
-    Args:
-        script: setup.py, for its include_dirs.
-        root: the checkout.
-        searched: where compilers look here.
-    """
+    """Yield the headers of CUDA, torch or a library of the system that the sources include under no condition, and that are not
+    here. What lies anywhere in the checkout, ``root``, is not missing. Includes behind ``#if`` are left out, and so are those of
+    libraries that the source carries along."""
+    if not source.uses_torch_builder:
+        yield from _missing_for_cmake(folder, script, root, searched, reader)
     # by the header: what is missing where the checkout does not hold it, of which one walk through it tells for all
     wanted: dict[str, MissingHeader] = {}
-    if not source.uses_torch_builder:
-        cmake = read_cmake(folder, script, reader)
-        for name, address in cmake.fetched:
-            yield MissingHeader(name, "CMakeLists.txt", 1, address=address)
-        finders = _lying_in(root, [f"Find{name}.cmake" for name in cmake.packages])
-        clones = {_bare(address.rpartition("/")[2]): address for address in cloned_in_readme(root, reader)}
-        for name in cmake.packages:
-            package, clone = searched.package_of_cmake(name), ""
-            if f"Find{name}.cmake" not in finders:
-                header = f"{name}Config.cmake"
-            elif _bare(name) in searched.installed:
-                continue
-            else:
-                header, package, clone = name, "", clones.get(_bare(name), "")
-            if package or clone:
-                place = place_of_package(folder, name, reader)
-                yield MissingHeader(header, *place, (), package, clone=clone)
     own_folders = [folder, *(folder / text for text in script.include_dirs if "\0" not in text)]
     # CMake looks for libraries in places of its own
     finds_libraries = "CMakeLists.txt" in source.build_files or not script.knows_include_dirs
-    pending = [folder / name for name in source.files]
+    # archives that setup.py fetches as it runs
+    fetches = any(script.calls("urlopen", "urlretrieve", "download_url_to_file"))
+    downloads = [text for text in script.literals if fetches and _ARCHIVE.fullmatch(text)]
     endings = tuple(ending for ending in COMPILED if source.needs_cuda or ending != ".cu")
-    pending = pending or list(reader.files_below(folder, endings, depth=4))
+    pending = [folder / name for name in source.files] or list(reader.files_below(folder, endings, depth=4))
     visited = set(pending)
-    while pending:
-        file = pending.pop(0)
+    for file in pending:  # which grows
         if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
             continue
         for line, header in certain_includes(without_comments(file.name, reader.text(file))):
-            own = _first_with((file.parent, *own_folders), header)
-            if own is not None:
+            if own := _first_with((file.parent, *own_folders), header):
                 inside = Path(os.path.relpath(own, folder)).parts
-                is_carried = any(_CARRIED_LIBRARY.fullmatch(part) for part in inside)
+                is_carried = any(map(_CARRIED_LIBRARY.fullmatch, inside))
                 if not is_carried and own not in visited and len(visited) < _MOST_FILES:
                     visited.add(own)
                     pending.append(own)
-                continue
-            if header in wanted:
-                continue
-            lacking, package = searched.lacking(header), searched.package_of(header)
-            library = package.removeprefix("lib").removesuffix("-dev").rstrip("0123456789")
-            address = next((text for text in script.downloads if package and library in text), "")
-            if finds_libraries and not address:
-                package = ""
-            if lacking is not None or package:
-                at = os.path.relpath(file, folder)
-                wanted[header] = MissingHeader(header, at, line, lacking or (), package, address)
+            elif header not in wanted:
+                lacking, package = searched.lacking(header), searched.package_of(header)
+                library = package.removeprefix("lib").removesuffix("-dev").rstrip("0123456789")
+                address = next((text for text in downloads if package and library in text), "")
+                if finds_libraries and not address:
+                    package = ""
+                if lacking is not None or package:
+                    at = os.path.relpath(file, folder)
+                    wanted[header] = MissingHeader(header, at, line, lacking or (), package, address)
     there = _lying_in(root, wanted)
     yield from (item for header, item in wanted.items() if header not in there)
 
 
+def _missing_for_cmake(
+    folder: Path, script: SetupScript, root: Path, searched: IncludeFolders, reader: FolderReader
+) -> Iterator[MissingHeader]:
+    """Yield what CMake downloads, the packages of the system that it asks for and does not find, and what it finds by a module
+    of the checkout's own: what its README clones must be installed first."""
+    cmake = read_cmake(folder, script, reader)
+    for name, address in cmake.fetched.items():
+        yield MissingHeader(name, "CMakeLists.txt", 1, address=address)
+    finders = _lying_in(root, [f"Find{name}.cmake" for name in cmake.packages])
+    clones = {_bare(address.rpartition("/")[2]): address for address in cloned_in_readme(root, reader)}
+    for name in cmake.packages:
+        header, package, clone = f"{name}Config.cmake", searched.package_of_cmake(name), ""
+        if f"Find{name}.cmake" in finders:
+            header, package = name, ""
+            clone = clones.get(_bare(name), "") if _bare(name) not in searched.installed else ""
+        if package or clone:
+            yield MissingHeader(header, *place_of_package(folder, name, reader), (), package, clone=clone)
+
+
 def _first_with(folders: Iterable[Path], header: str) -> Path | None:
-    for folder in folders:
-        if is_there(folder / header):
-            return folder / header
-    return None
+    return next((folder / header for folder in folders if is_there(folder / header)), None)
 
 
 def certain_includes(text: str) -> Iterator[tuple[int, str]]:
@@ -233,20 +204,14 @@ def certain_includes(text: str) -> Iterator[tuple[int, str]]:
             depth += 1
         elif directive == "endif":
             depth -= 1
-        elif directive == "include" and depth == 0:
-            included = _INCLUDED.match(rest)
-            if included:
-                yield line, included.group(1)
+        elif directive == "include" and depth == 0 and (included := _INCLUDED.match(rest)):
+            yield line, included.group(1)
 
 
 def _with_cccl(folders: Iterable[Path]) -> Iterator[Path]:
     """With the folder below that CUDA 13 keeps Thrust and CUB in, which nvcc searches by itself."""
     for folder in folders:
         yield from (folder, folder / "cccl")
-
-
-def _holds(folders: Iterable[Path], header: str) -> bool:
-    return _first_with(folders, header) is not None
 
 
 def _lying_in(root: Path, headers: Collection[str]) -> set[str]:

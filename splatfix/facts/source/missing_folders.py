@@ -17,7 +17,8 @@ from splatfix.facts.source.setup_py import SetupScript
 from splatfix.facts.source.syntax import text_constant
 from splatfix.model import Submodule
 
-_COMPILED = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".c")
+COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c")
+_HEADERS = (".cuh", ".h", ".hpp")
 _LINTERS = re.compile(
     r"^\[+tool\.(ruff|black|isort|mypy|pyright|pylint|pytest|coverage|codespell|flake8|yapf)\b.*?(?=^\[|\Z)",
     re.DOTALL | re.MULTILINE,
@@ -36,7 +37,13 @@ def missing_folders(
     """
     build = _Build(folder, script, reader)
     candidates = [item.path for item in empty if build.reads(item.path)]
-    candidates += build.submodules_around()
+    around = checkout_around(folder)
+    for item in read_submodules(around, reader) if around != folder else ():
+        path = os.path.relpath(around / item.path, folder).replace("\\", "/")
+        if not item.empty:
+            continue
+        if build.names("..") and build.names(item.path) if path.startswith("..") else build.reads(path):
+            candidates.append(path)
     for path in build.include_folders():
         inside = path.strip("/")
         lost = "/" in inside and is_empty(folder / path) and build.includes_what_was_in(path)
@@ -55,33 +62,21 @@ class _Build:
         self._for_old_versions = set(script.for_old_versions)
         self._literals = set(script.literals) - self._for_old_versions
 
+    def names(self, path: str) -> bool:
+        """A text of setup.py has it, and not for old versions alone."""
+        return any(path in text for text in self._literals)
+
     def reads(self, path: str) -> bool:
         """The folder of a submodule is named by a build file, or by an include; CMake finds its way to all of them."""
-        if not self._names(path) and any(path in text for text in self._for_old_versions):
+        if not self.names(path) and any(path in text for text in self._for_old_versions):
             return False
         if is_there(self._folder / "CMakeLists.txt") and not self._script.mentions("CUDAExtension"):
             return True
         name = re.compile(rf"(?<![\w.-]){re.escape(path.rpartition('/')[2])}(?![\w.-])", re.IGNORECASE)
-        build_files = [self._reader.text(self._folder / "MANIFEST.in")]
+        manifest = self._reader.text(self._folder / "MANIFEST.in")
         # what linters are told to pass over is no part of a build
-        build_files.append(_LINTERS.sub("", self._reader.text(self._folder / "pyproject.toml")))
-        return any(name.search(text) for text in (*self._literals, *build_files, *self._included))
-
-    def submodules_around(self) -> Iterator[str]:
-        """Empty submodules of the checkout around the extension that its build reads, relative to the extension."""
-        around = checkout_around(self._folder)
-        if around == self._folder:
-            return
-        for item in read_submodules(around, self._reader):
-            if not item.empty:
-                continue
-            path = os.path.relpath(around / item.path, self._folder).replace("\\", "/")
-            if path.startswith(".."):
-                read = self._names("..") and self._names(item.path)
-            else:
-                read = self.reads(path)
-            if read:
-                yield path
+        pyproject = _LINTERS.sub("", self._reader.text(self._folder / "pyproject.toml"))
+        return any(map(name.search, (*self._literals, manifest, pyproject, *self._included)))
 
     def include_folders(self) -> Iterator[str]:
         """Texts of nvcc's flags and of ``include_dirs``, those that are parts of a path as the whole path.
@@ -93,27 +88,22 @@ class _Build:
         for call in self._script.calls("join"):
             parts = [text_constant(argument) for argument in call.args]
             if any(part in texts for part in parts):
-                texts = [text for text in texts if text not in parts]
-                texts.append(self._script.joined_path(call))
-        for text in texts:
-            yield text.removeprefix("-I").strip()
+                texts = [*(text for text in texts if text not in parts), self._script.joined_path(call)]
+        return (text.removeprefix("-I").strip() for text in texts)
 
     def includes_what_was_in(self, path: str) -> bool:
         """An include begins with the name of an include folder that is not there: ``<Eigen/Dense>`` without eigen-3.4.0."""
-        if path.startswith("/"):
-            return False
         name = path.strip("/").rpartition("/")[2].lower()
         libraries = {text.partition("/")[0].lower() for text in self._included if "/" in text}
-        return any(re.match(rf"{re.escape(library)}(?![a-z])", name) for library in libraries)
-
-    def _names(self, path: str) -> bool:
-        return any(path in text for text in self._literals)
+        return not path.startswith("/") and any(
+            re.match(rf"{re.escape(library)}(?![a-z])", name) for library in libraries
+        )
 
     @cached_property
     def _included(self) -> frozenset[str]:
         """What the sources of this build include, without that which lies beside them."""
         included: set[str] = set()
-        for file in self._reader.files_below(self._folder, _COMPILED, depth=8):
+        for file in self._reader.files_below(self._folder, (*COMPILED, *_HEADERS), depth=8):
             if is_its_own(self._folder, file):
                 text = without_comments(file.name, self._reader.text(file))
                 included.update(name for name in _INCLUDED.findall(text) if not is_there(file.parent / name))

@@ -1,14 +1,16 @@
 """The requirements that a checkout writes down: requirements.txt, conda's environment files, pyproject.toml."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct, field
 
 from splatfix.core.redact import without_credentials
 from splatfix.core.toml import parse_toml
 from splatfix.facts.source.reader import FolderReader
-from splatfix.facts.source.toml_table import TomlTable
 from splatfix.model import Pin
 
 _MOST_PINS = 5000
@@ -29,19 +31,57 @@ _NAME = re.compile(r"[A-Za-z][\w.-]*")
 _KEY_COLON = re.compile(r"(?<!:):(?!:)")
 
 
+class _Project(Struct, rename="kebab"):
+    name: str | None = None
+    version: str | None = None
+    requires_python: str | None = None
+    dependencies: tuple[str, ...] = ()
+
+
+class _BuildSystem(Struct):
+    requires: tuple[str, ...] = ()
+
+
+class ProjectFile(Struct, rename="kebab"):
+    """The tables of a pyproject.toml that say what is built and what it needs."""
+
+    project: _Project = field(default_factory=_Project)
+    build_system: _BuildSystem = field(default_factory=_BuildSystem)
+    tool: Any = None
+
+    def requirements(self, folder: Path, reader: FolderReader) -> Iterator[str]:
+        """Yield its dependencies, and those that setuptools takes from files where ``[tool.setuptools.dynamic]`` says so."""
+        yield from self.project.dependencies
+        table = self.tool
+        for key in ("setuptools", "dynamic", "dependencies", "file"):
+            table = table.get(key) if isinstance(table, dict) else None
+        for name in filter(None, table if isinstance(table, list) else [table]):
+            path = folder / str(name)
+            if ".." not in path.parts and path.is_relative_to(folder):
+                stripped = (line.strip() for line in _of_requirements(reader.text(path)))
+                yield from (line for line in stripped if line and not line.startswith("-"))
+
+
+def read_project_file(path: Path, reader: FolderReader) -> tuple[ProjectFile, str]:
+    """Read a pyproject.toml: nothing, and why, where it is no TOML, or its tables hold what no builder takes."""
+    try:
+        return msgspec.convert(parse_toml(reader.text(path)), ProjectFile), ""
+    except (ValueError, msgspec.ValidationError) as error:
+        return ProjectFile(), f"pyproject.toml cannot be read: {error}"
+
+
 def read_pins(root: Path, reader: FolderReader | None = None) -> Iterator[Pin]:
     """Every requirement in the top folder's files, in order of the files' names."""
     reader = reader or FolderReader()
     count = 0
     for entry in reader.children(root):
+        path, lines = Path(entry.path), iter(list[str]())
         if _REQUIREMENTS.fullmatch(entry.name):
-            lines = _of_requirements(reader.text(Path(entry.path)))
+            lines = _of_requirements(reader.text(path))
         elif _CONDA.fullmatch(entry.name):
-            lines = _of_conda(reader.text(Path(entry.path)))
-        elif entry.name == "pyproject.toml":
-            lines = _of_project(reader.text(Path(entry.path)))
-        else:
-            continue
+            lines = _of_conda(reader.text(path))
+        elif entry.name == "pyproject.toml":  # setup-unreadable tells of a damaged one where it matters
+            lines = iter(read_project_file(path, reader)[0].project.dependencies)
         for pin in filter(None, (_pin(entry.name, line) for line in lines)):
             if count == _MOST_PINS:
                 reader.leave_out(
@@ -52,34 +92,11 @@ def read_pins(root: Path, reader: FolderReader | None = None) -> Iterator[Pin]:
             yield pin
 
 
-def _of_requirements(text: str) -> Iterable[str]:
-    for line in _lines(text):
-        yield _COMMENT.split(line, maxsplit=1)[0]
+def _of_requirements(text: str) -> Iterator[str]:
+    return (_COMMENT.split(line, maxsplit=1)[0] for line in _lines(text))
 
 
-def _of_project(text: str) -> Iterable[str]:
-    """The dependencies of a project that describes itself, as nerfstudio does."""
-    try:
-        document = TomlTable(parse_toml(text), "pyproject.toml")
-    except ValueError:
-        return ()  # setup-unreadable tells of a damaged file where it matters
-    return document.table("project").texts("dependencies")
-
-
-def requirements_from_files(folder: Path, document: Mapping[str, Any], reader: FolderReader) -> Iterator[str]:
-    """What setuptools takes from files of the project, where ``[tool.setuptools.dynamic]`` of its pyproject.toml says so."""
-    table: Any = document
-    for key in ("tool", "setuptools", "dynamic", "dependencies", "file"):
-        table = table.get(key) if isinstance(table, Mapping) else None
-    names = table if isinstance(table, list) else [table]
-    for name in filter(None, names):
-        path = folder / str(name)
-        if ".." not in path.parts and path.is_relative_to(folder):
-            stripped = (line.strip() for line in _of_requirements(reader.text(path)))
-            yield from (line for line in stripped if line and not line.startswith("-"))
-
-
-def _of_conda(text: str) -> Iterable[str]:
+def _of_conda(text: str) -> Iterator[str]:
     """The list items under ``dependencies`` of a conda environment file, and those for pip inside of it."""
     inside = False
     for line in _lines(text):

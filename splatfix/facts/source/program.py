@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from splatfix.core.reading import is_folder, is_regular_file
 from splatfix.core.source_pattern import NamePattern
@@ -37,7 +37,7 @@ _CATCHES_IMPORT_ERRORS = frozenset(
 )
 _ENDS_THE_PROGRAM = frozenset({"exit", "quit", "_exit", "abort"})
 # Part of an installed package, but of no use without another one: torch.utils.tensorboard needs tensorboard.
-_NEEDS_ANOTHER = ("torch.utils.tensorboard",)
+_NEEDS_ANOTHER = "torch.utils.tensorboard"
 
 
 class Program(Struct, frozen=True):
@@ -59,18 +59,16 @@ def read_program(
     """Read Python files and the modules of their own folder that they import, as far as that happens unasked.
 
     Left out is what may fail without harm: an import in a ``try`` that catches its failure, one for type checkers,
-    one behind a condition, and one inside a function.
+    one behind a condition, and one inside a function. Names of ``patterns`` are looked for inside functions too.
 
     Args:
         entries: scripts, or the ``__init__.py`` of a package.
         root: the folder whose modules are its own; nothing outside is read.
-        patterns: names to look for, also inside functions.
         beside: scripts that one can do without; what only these import and use is marked.
     """
     reading = _Reading(root, tuple(patterns), reader)
-    reading.follow(entries)
-    reading.beside = True
-    reading.follow(beside)
+    reading.follow(entries, beside=False)
+    reading.follow(beside, beside=True)
     own_modules = _own_modules(root) if reading.imports else frozenset[str]()
     imports = (item for name, item in reading.imports.items() if name not in own_modules)
     return Program(tuple(imports), tuple(reading.matches))
@@ -86,128 +84,107 @@ class _Statement(Struct):
     """Nothing catches its failure, and no condition stands before it."""
 
 
-class _Reading(Struct):
-    root: Path
-    patterns: tuple[NamePattern, ...]
-    reader: FolderReader
-    imports: dict[str, ImportedModule] = field(default_factory=dict)
-    matches: list[CodeMatch] = field(default_factory=list)
-    search: dict[Path, None] = field(default_factory=dict)
-    """Folders in which Python would look for modules."""
-    visited: set[Path] = field(default_factory=set)
-    beside: bool = False
-    """What is read is a script that one can do without."""
+class _Reading:
+    def __init__(self, root: Path, patterns: Sequence[NamePattern], reader: FolderReader) -> None:
+        self._root, self._patterns, self._reader = root, patterns, reader
+        self._methods = {name for item in patterns for name in item.names if name.startswith("*.")}
+        self.imports: dict[str, ImportedModule] = {}
+        self.matches: list[CodeMatch] = []
+        self._search: dict[Path, None] = {}
+        """Folders in which Python would look for modules."""
+        self._visited: dict[Path, None] = {}
 
-    def follow(self, scripts: Sequence[Path]) -> None:
+    def follow(self, scripts: Sequence[Path], *, beside: bool) -> None:
         """Read these files and all that they import of the folder's own."""
-        pending = [script for script in scripts if script not in self.visited]
-        self.visited.update(pending)
+        pending = [script for script in scripts if script not in self._visited]
+        self._visited |= dict.fromkeys(pending)
         for script in pending:
-            is_package = script.name == "__init__.py"
-            self.search[script.parent.parent if is_package else script.parent] = None
-        while pending:
-            file = pending.pop(0)
-            for module in self._read_file(file, is_started=file in scripts):
-                if module not in self.visited and len(self.visited) < _MOST_FILES:
-                    self.visited.add(module)
+            self._search[script.parents[script.name == "__init__.py"]] = None
+        for file in pending:  # which grows
+            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self._root)):
+                continue
+            text = self._reader.text(file)
+            tree = self._reader.python(file, text)
+            if tree is None:
+                continue
+            # every statement that running or calling the file can reach, in an order that is always the same
+            statements: list[_Statement] = []
+            below = [_Statement(node) for node in reversed(tree.body)]
+            while below:
+                statements.append(statement := below.pop())
+                below += _inner_statements(statement, is_started=file in scripts)
+            name = file.relative_to(self._root).as_posix()
+            for module in self._imported(file, name, statements, beside=beside):
+                if module not in self._visited and len(self._visited) < _MOST_FILES:
+                    self._visited[module] = None
                     pending.append(module)
+            self._match(name, text, tree, statements, beside=beside)
 
-    def _read_file(self, file: Path, *, is_started: bool) -> Iterator[Path]:
-        """Read one file; the folder's own modules that it imports come out."""
-        if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.root)):
-            return
-        text = self.reader.text(file)
-        tree = self.reader.python(file, text)
-        if tree is None:
-            return
-        # every statement that running or calling the file can reach, in an order that is always the same
-        statements: list[_Statement] = []
-        pending = [_Statement(node) for node in reversed(tree.body)]
-        while pending:
-            statement = pending.pop()
-            statements.append(statement)
-            pending += _inner_statements(statement, is_started=is_started)
-        self._add_search_folders(file, statements)
-        name = file.relative_to(self.root).as_posix()
+    def _imported(
+        self, file: Path, name: str, statements: Sequence[_Statement], *, beside: bool
+    ) -> Iterator[Path]:
+        """Note what is imported of others'; the folder's own modules come out."""
         for statement in statements:
-            if statement.at_import and statement.certain:
-                yield from self._imported(file, name, statement.node)
-        lines = text.splitlines()
-        matched: set[tuple[str, int]] = set()
-        for line, at_import, used in sorted(self._used_names(text, statements)):
-            for pattern in self.patterns:
-                key = (pattern.key, line)
-                if pattern.holds(used) and key not in matched and len(matched) < _MOST_MATCHES:
-                    matched.add(key)
-                    self._add_match(pattern.key, name, line, lines, at_import=at_import)
-        for pattern in self.patterns:
-            for shape in pattern.names & BY_SHAPE.keys():
-                mention, at_import, find_lines = BY_SHAPE[shape]
-                for line in find_lines(tree)[:_MOST_MATCHES] if mention in text else ():
-                    self._add_match(pattern.key, name, line, lines, at_import=at_import)
-
-    # -- imports ----------------------------------------------------------------------------------------------
-
-    def _imported(self, file: Path, name: str, node: ast.stmt) -> Iterator[Path]:
-        yield from relative_files(file, node)
-        for item in imported(node):
-            top = item.module.partition(".")[0]
-            home = next((folder for folder in self.search if holds_module(folder, top)), None)
-            if home is not None:
-                yield from files_of_module(home, item.deepest.split("."))
-                continue
-            foreign = [other for other in _NEEDS_ANOTHER if f"{item.deepest}.".startswith(f"{other}.")]
-            if top not in sys.stdlib_module_names:
-                foreign.append(top)
-            for module in foreign:
-                self.imports.setdefault(module, ImportedModule(module, name, item.line, self.beside))
-
-    def _add_search_folders(self, file: Path, statements: Iterable[_Statement]) -> None:
-        """Folders that ``sys.path.append(os.path.join(here, "../dust3r"))`` adds, as far as the text tells."""
+            if isinstance(statement.node, ast.Expr):
+                self._search |= dict.fromkeys(self._folders_added(file, statement.node.value))
         for statement in statements:
-            call = statement.node.value if isinstance(statement.node, ast.Expr) else None
-            if not isinstance(call, ast.Call):
+            if not (statement.at_import and statement.certain):
                 continue
-            if dotted_name(call.func) not in ("sys.path.append", "sys.path.insert"):
-                continue
+            yield from relative_files(file, statement.node)
+            for item in imported(statement.node):
+                files = files_of_own(item.deepest, self._search)
+                if files is not None:
+                    yield from files
+                    continue
+                top = item.module.partition(".")[0]
+                foreign = [_NEEDS_ANOTHER] if f"{item.deepest}.".startswith(f"{_NEEDS_ANOTHER}.") else []
+                if top not in sys.stdlib_module_names:
+                    foreign.append(top)
+                for module in foreign:
+                    self.imports.setdefault(module, ImportedModule(module, name, item.line, beside))
+
+    def _folders_added(self, file: Path, call: ast.expr) -> Iterator[Path]:
+        """Yield the folders that ``sys.path.append(os.path.join(here, "../dust3r"))`` adds, as far as the text tells."""
+        if isinstance(call, ast.Call) and dotted_name(call.func) in ("sys.path.append", "sys.path.insert"):
             texts = [text_constant(node) for node in ast.walk(call)]
             parts = [text.lstrip("/") for text in texts if text is not None and "\0" not in text]
             # which folder ``here`` is takes a variable more to tell than anyone writes, so the usual ones are tried
-            for base in (file.parent, file.parent.parent, self.root):
+            for base in (file.parent, file.parent.parent, self._root):
                 folder = Path(os.path.normpath(base.joinpath(*parts)))
-                if folder.is_relative_to(self.root) and is_folder(folder):
-                    self.search[folder] = None
+                if folder.is_relative_to(self._root) and is_folder(folder):
+                    yield folder
 
-    # -- uses -------------------------------------------------------------------------------------------------
+    def _match(
+        self, name: str, text: str, tree: ast.Module, statements: Sequence[_Statement], *, beside: bool
+    ) -> None:
+        """Note the uses of names that are looked for, and of code by its shape."""
+        found: dict[tuple[str, int], bool] = {}
+        for line, at_import, used in sorted(self._used_names(statements)):
+            for pattern in self._patterns:
+                if pattern.holds(used) and len(found) < _MOST_MATCHES:
+                    found.setdefault((pattern.key, line), at_import)
+        for pattern in self._patterns:
+            for shape in pattern.names & BY_SHAPE.keys():
+                mention, at_import, find_lines = BY_SHAPE[shape]
+                for line in find_lines(tree)[:_MOST_MATCHES] if mention in text else ():
+                    found[pattern.key, line] = at_import
+        lines = text.splitlines()
+        for (key, line), at_import in found.items():
+            shown = "".join(lines[line - 1 : line]).strip()[:_LONGEST_LINE]
+            self.matches.append(CodeMatch(key, name, line, shown, at_import and not beside))
 
-    def _add_match(self, key: str, file: str, line: int, lines: Sequence[str], *, at_import: bool) -> None:
-        text = "".join(lines[line - 1 : line]).strip()[:_LONGEST_LINE]
-        self.matches.append(CodeMatch(key, file, line, text, at_import and not self.beside))
-
-    def _used_names(self, text: str, statements: Sequence[_Statement]) -> Iterator[tuple[int, bool, str]]:
+    def _used_names(self, statements: Sequence[_Statement]) -> Iterator[tuple[int, bool, str]]:
         """(line, whether it runs at the import, absolute name) of each name that the statements use."""
-        certain = [statement for statement in statements if statement.certain]
-        for statement in certain:
+        absolute = {item.local: item.stands_for for outer in statements for item in imported(outer.node)}
+        for statement in statements if self._patterns else ():
+            if not statement.certain:
+                continue
             for item in imported(statement.node):
                 yield item.line, statement.at_import, item.deepest
-        absolute: dict[str, str] = {}
-        for statement in statements:
-            absolute.update((item.local, item.stands_for) for item in imported(statement.node))
-        methods = {name for pattern in self.patterns for name in pattern.names if name.startswith("*.")}
-        # the text must have one of the names somewhere: expressions are many, and a walk through them is slow
-        spellings = [method.removeprefix("*.") for method in methods]
-        for local, module in absolute.items():
-            for pattern in self.patterns:
-                for name in pattern.names:
-                    if name.startswith(f"{module}."):
-                        spellings.append(local + name.removeprefix(module))
-        if not spellings or not re.search(rf"\b({'|'.join(map(re.escape, spellings))})\b", text):
-            return
-        for statement in certain:
             for node in own_expressions(statement.node):
                 if not isinstance(node, ast.Attribute):
                     continue
-                if f"*.{node.attr}" in methods:
+                if f"*.{node.attr}" in self._methods:
                     yield node.lineno, statement.at_import, f"*.{node.attr}"
                 head, dot, rest = dotted_name(node).partition(".")
                 if head in absolute:
@@ -215,62 +192,59 @@ class _Reading(Struct):
 
 
 def _inner_statements(outer: _Statement, *, is_started: bool) -> Iterator[_Statement]:
-    node, at_import, certain = outer.node, outer.at_import, outer.certain
+    at_import, certain = outer.at_import, outer.certain
     # (statements, whether they run at the import, whether they are certain to)
     bodies: list[tuple[Iterable[ast.stmt], bool, bool]] = []
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        bodies = [(node.body, False, certain)]
-    elif isinstance(node, ast.If):
-        is_typing = last_name(node.test) == "TYPE_CHECKING"
-        is_started_only = is_main(node.test)
-        if is_started_only:
-            bodies.append((node.body, at_import and is_started, certain))
-        elif not is_typing:
-            bodies.append((node.body, at_import, False))
-        bodies.append((node.orelse, at_import, certain and (is_typing or is_started_only)))
-    elif isinstance(node, ast.Try):
-        is_caught = any(_goes_on(handler) for handler in node.handlers)
-        bodies.append(([*node.body, *node.orelse], at_import, certain and not is_caught))
-        bodies += [(handler.body, at_import, False) for handler in node.handlers]
-        bodies.append((node.finalbody, at_import, certain))
-    elif isinstance(node, ast.Match):
-        bodies = [(case.body, at_import, False) for case in node.cases]
-    else:  # loops, ``with``, classes
-        bodies = [(getattr(node, name, ()), at_import, certain) for name in ("body", "orelse")]
-    for body, runs_at_import, is_certain in bodies:
-        for inner in body:
+    match outer.node:
+        case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+            bodies = [(body, False, certain)]
+        case ast.If(test=test, body=body, orelse=others) if is_main(test):
+            bodies = [(body, at_import and is_started, certain), (others, at_import, certain)]
+        case ast.If(test=test, orelse=others) if last_name(test) == "TYPE_CHECKING":
+            bodies = [(others, at_import, certain)]
+        case ast.If(body=body, orelse=others):
+            bodies = [(body, at_import, False), (others, at_import, False)]
+        case ast.Try(body=body, orelse=others, handlers=handlers, finalbody=last):
+            is_caught = any(_goes_on(handler) for handler in handlers)
+            bodies = [([*body, *others], at_import, certain and not is_caught)]
+            bodies += [(handler.body, at_import, False) for handler in handlers]
+            bodies.append((last, at_import, certain))
+        case ast.Match(cases=cases):
+            bodies = [(case.body, at_import, False) for case in cases]
+        case node:  # loops, ``with``, classes
+            bodies = [(getattr(node, name, ()), at_import, certain) for name in ("body", "orelse")]
+    for statements, runs_at_import, is_certain in bodies:
+        for inner in statements:
             yield _Statement(inner, runs_at_import, is_certain)
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:
     """It catches a failed import, and the program goes on without what it wanted."""
-    if handler.type is not None:
-        exceptions = {last_name(node) for node in ast.walk(handler.type)}
-        if not exceptions & _CATCHES_IMPORT_ERRORS:
-            return False
-    for node in ast.walk(handler):
-        if isinstance(node, ast.Raise):
-            return False
-        if isinstance(node, ast.Call) and last_name(node.func) in _ENDS_THE_PROGRAM:
-            return False
-    return True
+    if handler.type and _CATCHES_IMPORT_ERRORS.isdisjoint(map(last_name, ast.walk(handler.type))):
+        return False
+    return not any(
+        isinstance(node, ast.Raise)
+        or (isinstance(node, ast.Call) and last_name(node.func) in _ENDS_THE_PROGRAM)
+        for node in ast.walk(handler)
+    )
 
 
-def holds_module(folder: Path, module: str) -> bool:
-    """``import module`` would find it in this folder: a file, a package, or a folder with Python in it."""
+def files_of_own(module: str, search: Iterable[Path]) -> Iterator[Path] | None:
+    """Return the files that importing a module reads, of the first of the folders that Python finds it in; None for none."""
+    names = module.split(".")
+    home = next((folder for folder in search if _holds_module(folder, names[0])), None)
+    return files_of_module(home, names) if home else None
+
+
+def _holds_module(folder: Path, module: str) -> bool:
+    """``import module`` would find it in this folder: a file, a package, or a folder with Python in it, one level deep."""
     if is_regular_file(folder / f"{module}.py"):
         return True
     inside = folder / module
     if not is_folder(inside) or inside.is_symlink():
         return False
-    entries = FolderReader().children(inside)
-    if any(entry.name.endswith(".py") for entry in entries):
-        return True
-    for entry in entries[:100]:
-        children = FolderReader().children(Path(entry.path)) if entry.is_dir(follow_symlinks=False) else []
-        if any(child.name.endswith(".py") for child in children):
-            return True
-    return False
+    entries = (entry for _, entries in FolderReader().folders(inside, 1) for entry in entries)
+    return any(entry.name.endswith(".py") for entry in entries)
 
 
 def files_of_module(folder: Path, names: Sequence[str]) -> Iterator[Path]:
@@ -282,11 +256,11 @@ def files_of_module(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         folder = folder / name
         package = folder / "__init__.py"
         # a folder without __init__.py comes after a file of its name
-        if is_regular_file(file) and not is_regular_file(package):
-            yield file
-            return
         if is_regular_file(package):
             yield package
+        elif is_regular_file(file):
+            yield file
+            return
 
 
 def relative_files(file: Path, node: ast.AST) -> Iterator[Path]:
@@ -306,22 +280,15 @@ def _own_modules(root: Path) -> frozenset[str]:
     """
     names: set[str] = set()
     pending = [(root, 4)]
-    for _ in range(_MOST_FOLDERS):
-        if not pending:
-            break
-        folder, depth = pending.pop(0)
+    for folder, depth in islice(pending, _MOST_FOLDERS):  # which grows
         entries = FolderReader().children(folder)
         inside = {entry.name for entry in entries}
         modules = {name.removesuffix(".py") for name in inside if name.endswith(".py")}
         is_package = "__init__.py" in inside
-        is_extension = "setup.py" in inside and not is_package
-        if modules and folder != root and not is_extension:
+        if modules and folder != root and (is_package or "setup.py" not in inside):
             names.add(folder.name)
-        if is_package:
-            continue
-        names |= modules
-        if depth:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append((Path(entry.path), depth - 1))
+        if not is_package:
+            names |= modules
+            below = (entry for entry in entries if depth and entry.is_dir(follow_symlinks=False))
+            pending += ((Path(entry.path), depth - 1) for entry in below)
     return frozenset(names)

@@ -7,15 +7,15 @@ expression, an attribute or a text, in whatever way it got it. What is imported 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.core.reading import is_regular_file
 from splatfix.core.source_pattern import NamePattern
-from splatfix.facts.source.program import files_of_module, holds_module, read_program, relative_files
+from splatfix.facts.source.program import files_of_own, read_program, relative_files
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import find_scripts
@@ -28,8 +28,6 @@ _LONGEST_NAME = 80
 _BACKWARD = ".backward("
 _MOST_STARTED = 40
 _DEEPEST = 2  # folders below the root that scripts are started in
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Reach(Struct, frozen=True):
@@ -47,25 +45,9 @@ class Reach(Struct, frozen=True):
         return bool(self.everything) or (file, function) in self.functions
 
 
-class _File(Struct):
-    """What is known of one file that is reached."""
-
-    name: str
-    top: list[ast.stmt]
-    """What runs when it is imported, or started."""
-    waiting: list[tuple[str, str, Function]] = field(default_factory=list)
-    """(name, its class or "", node) of functions that nothing was seen to call yet."""
-
-
 def reach_of(root: Path, scripts: Sequence[Path], reader: FolderReader) -> Reach:
-    """What scripts reach of the folder they lie in.
-
-    Args:
-        root: nothing outside of it is read.
-        scripts: those that are started.
-    """
-    reading = _Reading(root, reader)
-    reading.search += dict.fromkeys((*(script.parent for script in scripts), root))
+    """Return what scripts reach, as they are started, of the folder they lie in; nothing outside of ``root`` is read."""
+    reading = _Reading(root, dict.fromkeys((*(script.parent for script in scripts), root)), reader)
     for script in scripts:
         reading.open(script, is_started=True)
     reading.follow()
@@ -75,22 +57,13 @@ def reach_of(root: Path, scripts: Sequence[Path], reader: FolderReader) -> Reach
 def as_reached(
     checkout: Checkout, scripts: Sequence[str], patterns: Iterable[NamePattern]
 ) -> tuple[Checkout, Reach]:
-    """A checkout with the calls and imports that these scripts reach, and no others.
-
-    Args:
-        scripts: files below the checkout.
-        patterns: what to look for in the scripts, as for :func:`read_checkout`.
-    """
+    """Return a checkout with the calls and imports that these scripts below it reach, and no others."""
     root, reader = Path(checkout.folder), FolderReader()
     files = [root / script for script in scripts]
     reach = reach_of(root, files, reader)
     program = read_program(files, root, patterns, reader)
-    reached = replace(
-        _within(checkout, reach),
-        needs=tuple(item for item in program.imports if not is_splat_module(item.name)),
-        python_matches=program.matches,
-    )
-    return reached, reach
+    needs = tuple(item for item in program.imports if not is_splat_module(item.name))
+    return replace(_within(checkout, reach), needs=needs, python_matches=program.matches), reach
 
 
 def as_started(checkout: Checkout) -> Checkout:
@@ -99,119 +72,113 @@ def as_started(checkout: Checkout) -> Checkout:
     root, reader = Path(checkout.folder), FolderReader()
     scripts, beside = find_scripts(root, reader)
     started = dict.fromkeys([*(root / name for name in find_trainers(root)), *scripts, *beside])
-    if not started:
-        return checkout
-    return _within(checkout, reach_of(root, list(started), reader))
+    return _within(checkout, reach_of(root, list(started), reader)) if started else checkout
 
 
 def _within(checkout: Checkout, reach: Reach) -> Checkout:
     """Keep the calls and imports that are reached, and no others."""
-    guarded = checkout.guarded
-    imports = checkout.imports
-    if not reach.everything:
-        guarded = tuple(item for item in guarded if item.module.partition(".")[0] in reach.modules)
-        imports = tuple(name for name in imports if name in reach.modules)
     calls = [call for call in checkout.calls if reach.has(call.file, call.function)]
     # what is imported and never called must be there all the same: its own source says what it is, else how others call it
     called = {call.module for call in calls}
     called |= {face.module for item in checkout.sources for face in item.faces if face.settings}
     calls += [call for call in checkout.calls if call.module not in called and call.module in reach.modules]
-    extension_calls = [call for call in checkout.extension_calls if reach.has(call.file, call.function)]
+
+    def is_imported(module: str) -> bool:
+        return bool(reach.everything) or module.partition(".")[0] in reach.modules
+
     return replace(
         checkout,
         calls=tuple(calls),
-        extension_calls=tuple(extension_calls),
-        imports=imports,
-        guarded=guarded,
+        extension_calls=tuple(
+            call for call in checkout.extension_calls if reach.has(call.file, call.function)
+        ),
+        imports=tuple(filter(is_imported, checkout.imports)),
+        guarded=tuple(item for item in checkout.guarded if is_imported(item.module)),
     )
 
 
 def find_trainers(root: Path) -> tuple[str, ...]:
     """Scripts of a folder that train: ``train.py`` alone, if there; else all of them."""
-    if is_regular_file(root / "train.py"):
-        return ("train.py",)
-    return all_trainers(root)
+    return ("train.py",) if is_regular_file(root / "train.py") else all_trainers(root)
 
 
 def all_trainers(root: Path) -> tuple[str, ...]:
     """Scripts that are started by their name and run backward passes, failing that, those that reach one. Tests are none."""
     reader = FolderReader()
-    texts = {
-        file: reader.text(file)
-        for file in reader.files_below(root, (".py",), depth=2, skip=("submodules", "test", "tests"))
-        if not file.name.startswith("test_")
-    }
+    files = reader.files_below(root, (".py",), depth=2, skip=("submodules", "test", "tests"))
+    texts = {file: reader.text(file) for file in files if not file.name.startswith("test_")}
+    trains = {file for file, text in texts.items() if _BACKWARD in text}
     started = [
         file
         for file, text in texts.items()
         if "__main__" in text and len(file.relative_to(root).parts) <= _DEEPEST
     ]
-    trainers = [file for file in started if _BACKWARD in texts[file]]
-    if not trainers and any(_BACKWARD in text for text in texts.values()):
+    trainers = [file for file in started if file in trains]
+    if not trainers and trains:
         for script in started[:_MOST_STARTED]:
-            files = {root / file for file, _ in reach_of(root, (script,), reader).functions}
-            if any(_BACKWARD in reader.text(file) for file in files):
+            files_reached = {root / file for file, _ in reach_of(root, (script,), reader).functions}
+            if any(_BACKWARD in reader.text(file) for file in files_reached):
                 trainers.append(script)
     return tuple(file.relative_to(root).as_posix() for file in trainers)
 
 
 class _Reading:
-    def __init__(self, root: Path, reader: FolderReader) -> None:
-        self._root, self._reader = root, reader
-        self.search: list[Path] = []
-        self._files: dict[Path, _File] = {}
+    def __init__(self, root: Path, search: Iterable[Path], reader: FolderReader) -> None:
+        self._root, self._search, self._reader = root, search, reader
+        self._opened: set[Path] = set()
+        self._waiting: list[tuple[Path, str, str, list[ast.stmt]]] = []
+        """(file, name, its class or "", body) of functions that nothing was seen to call yet."""
         self._names: set[str] = set()
         """Every name that code which is reached has in it."""
-        self._pending: list[tuple[Path, str, Sequence[ast.stmt]]] = []
+        self._pending: list[tuple[Path, str, list[ast.stmt]]] = []
         self.functions: set[tuple[str, str]] = set()
         self.modules: set[str] = set()
         self.everything = ""
 
     def open(self, path: Path, *, is_started: bool = False) -> None:
         """A file that is imported, or started."""
-        if path in self._files or len(self._files) == _MOST_FILES:
+        if path in self._opened or len(self._opened) == _MOST_FILES or not path.is_relative_to(self._root):
             return
         tree = self._reader.python(path, self._reader.text(path))
         if tree is None:
             return
-        file = _File(path.relative_to(self._root).as_posix(), [])
-        self._files[path] = file
-        self._sort(file, tree.body, "", is_started=is_started)
-        self._pending.append((path, "", file.top))
-
-    def _sort(self, file: _File, body: Iterable[ast.stmt], owner: str, *, is_started: bool) -> None:
-        """Statements that run with the file, and functions that wait to be called."""
-        for statement in body:
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                file.waiting.append((statement.name, owner, statement))
-                file.top += [ast.Expr(node) for node in statement.decorator_list]
-            elif isinstance(statement, ast.ClassDef):
-                file.top += [ast.Expr(node) for node in (*statement.bases, *statement.decorator_list)]
-                self._sort(file, statement.body, statement.name, is_started=is_started)
-            elif isinstance(statement, ast.If) and is_main(statement.test) and not is_started:
-                self._sort(file, statement.orelse, owner, is_started=False)
-            else:
-                file.top.append(statement)
+        self._opened.add(path)
+        top: list[ast.stmt] = []  # what runs when it is imported, or started
+        statements: list[tuple[str, ast.stmt]] = [("", statement) for statement in tree.body]
+        for owner, statement in statements:  # which grows
+            match statement:
+                case ast.FunctionDef(name=name, body=body) | ast.AsyncFunctionDef(name=name, body=body):
+                    self._waiting.append((path, name, owner, body))
+                    top += map(ast.Expr, statement.decorator_list)
+                case ast.ClassDef(name=name, body=body):
+                    top += map(ast.Expr, (*statement.bases, *statement.decorator_list))
+                    statements += ((name, inner) for inner in body)
+                case ast.If(test=test, orelse=others) if is_main(test) and not is_started:
+                    statements += ((owner, inner) for inner in others)
+                case _:
+                    top.append(statement)
+        self._pending.append((path, "", top))
 
     def follow(self) -> None:
         """Until nothing more is reached."""
         while self._pending or self._wake():
             path, function, body = self._pending.pop()
-            self.functions.add((self._files[path].name, function))
+            file = path.relative_to(self._root).as_posix()
+            self.functions.add((file, function))
             for node in (node for statement in body for node in ast.walk(statement)):
-                if isinstance(node, (ast.Import, ast.ImportFrom)):
-                    # a star brings every name; of others those that are used are seen where they are used
-                    self._open_all(relative_files(path, node))
-                    for item in imported(node):
-                        self._open_module(item.deepest)
-                elif isinstance(node, ast.Name):
+                # of what a star brings, as of others, those that are used are seen where they are used
+                for inside in relative_files(path, node):
+                    self.open(inside)
+                for item in imported(node):
+                    self._open_module(item.deepest)
+                if isinstance(node, ast.Name):
                     self._names.add(node.id)
                 elif isinstance(node, ast.Attribute):
                     self._names.add(node.attr)
                 elif isinstance(node, ast.Call) and dotted_name(node.func) in _IMPORTERS:
                     module = text_constant(node.args[0]) if node.args else None
                     if module is None:
-                        self.everything = self.everything or f"{self._files[path].name}:{node.lineno}"
+                        self.everything = self.everything or f"{file}:{node.lineno}"
                     else:
                         self._open_module(module)
                 elif (text := text_constant(node)) is not None and len(text) < _LONGEST_NAME:
@@ -219,26 +186,19 @@ class _Reading:
 
     def _wake(self) -> bool:
         """Functions whose name was seen since; special methods wake with the name of their class."""
-        for path, file in self._files.items():
-            still = []
-            for name, owner, node in file.waiting:
-                is_special = name.startswith("__") or name in ("forward", "backward")
-                if name in self._names or (is_special and owner in self._names):
-                    self._pending.append((path, name, node.body))
-                else:
-                    still.append((name, owner, node))
-            file.waiting = still
+        still = []
+        for path, name, owner, body in self._waiting:
+            is_special = name.startswith("__") or name in ("forward", "backward")
+            if name in self._names or (is_special and owner in self._names):
+                self._pending.append((path, name, body))
+            else:
+                still.append((path, name, owner, body))
+        self._waiting = still
         return bool(self._pending)
 
     def _open_module(self, module: str) -> None:
-        top = module.partition(".")[0]
-        home = next((folder for folder in self.search if holds_module(folder, top)), None)
-        if home is None:
-            self.modules.add(top)
-            return
-        self._open_all(files_of_module(home, module.split(".")))
-
-    def _open_all(self, files: Iterator[Path]) -> None:
-        for file in files:
-            if file.is_relative_to(self._root):
-                self.open(file)
+        files = files_of_own(module, self._search)
+        if files is None:
+            self.modules.add(module.partition(".")[0])
+        for file in files or ():
+            self.open(file)

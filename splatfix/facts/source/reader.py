@@ -10,6 +10,7 @@ from pathlib import Path
 
 from splatfix.core.limits import MOST_SOURCE, MOST_SOURCES
 from splatfix.core.reading import Unread, is_folder, is_regular_file, read_text
+from splatfix.facts.source.names import any_of
 
 MOST_TOKENS = 50_000
 """Words and signs of one Python file, some five thousand lines. A syntax tree takes two kilobytes for each, and its depth,
@@ -19,16 +20,8 @@ _MOST_IN_FOLDER = 10_000
 _MOST_FILES = 600
 _MOST_TOKENS_IN_ALL = 12 * MOST_TOKENS
 
-# Counting by bytes and not with tokenize: that takes as long as parsing, and a forged file is not worth it. Bytes of words
-# (those of other alphabets too) and blanks; the others are signs.
-_WORD = bytes(code for code in range(256) if code > 127 or chr(code).isalnum() or code == ord("_"))
-_BLANKS = b" \t\n\r\f"
-_SIGNS = bytes(code for code in range(256) if code not in _WORD + _BLANKS)
-_WITHOUT_SIGNS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
-# Folders of a checkout that hold no code of its own.
-_NOT_CODE = re.compile(
-    r"data|datasets?|outputs?|build|dist|node_modules|__pycache__|assets|SIBR_viewers|third_party|venv|env"
-)
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_NOT_CODE = any_of("not-code")
 
 
 class NotPython(ValueError):
@@ -41,7 +34,7 @@ def parse_python(text: str) -> ast.Module:
     Raises:
         NotPython: it is no Python, is nested too deeply, or is longer than ``MOST_TOKENS``.
     """
-    count = _count_tokens(text)
+    count = len(_TOKEN.findall(text))
     if count > MOST_TOKENS:
         raise NotPython(f"it has {count} words and signs, and at most {MOST_TOKENS} are read")
     try:
@@ -77,18 +70,18 @@ class FolderReader:
     def leave_out(self, path: Path, reason: str) -> None:
         self._left_out.setdefault(str(path), reason)
 
-    def text(self, path: Path, most: int = MOST_SOURCE) -> str:
+    def text(self, path: Path) -> str:
         """A text file's content; "" when there is none, or when it was left out."""
-        content = self.text_or_reason(path, most)
+        content = self.text_or_reason(path)
         return content if isinstance(content, str) else ""
 
-    def text_or_reason(self, path: Path, most: int = MOST_SOURCE) -> str | Unread | None:
+    def text_or_reason(self, path: Path) -> str | Unread | None:
         """The same, with the reason why it was left out; None when there is no such file."""
-        content = read_text(path, min(most, self._bytes_left))
+        content = read_text(path, min(MOST_SOURCE, self._bytes_left))
         if isinstance(content, str):
             self._bytes_left -= len(content)
         elif content is not None:
-            if self._bytes_left < most and is_regular_file(path):
+            if self._bytes_left < MOST_SOURCE and is_regular_file(path):
                 content = Unread(str(path), f"more than {MOST_SOURCES >> 20} MiB were read before it")
             self.leave_out(path, content.reason)
         return content
@@ -103,7 +96,7 @@ class FolderReader:
 
     def parse(self, text: str) -> ast.Module:
         """See :func:`parse_python`; raises NotPython also when too much was parsed before."""
-        left = self._tokens_left - _count_tokens(text)
+        left = self._tokens_left - len(_TOKEN.findall(text))
         if left < 0:
             raise NotPython(
                 f"{_MOST_TOKENS_IN_ALL} words and signs are read in all, and it has more than are left"
@@ -132,10 +125,9 @@ class FolderReader:
     def folders(
         self, folder: Path, depth: int, enters: Callable[[str], bool] = lambda name: True
     ) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
-        """A folder and those inside with their entries, ``depth`` levels down, the nearest first; links are not followed.
+        """Yield a folder and those inside that ``enters`` takes, with their entries, ``depth`` levels down, the nearest first.
 
-        Args:
-            enters: whether a folder of this name is looked into.
+        Links are not followed.
         """
         pending = [(folder, depth)]
         for current, levels in pending:  # which grows
@@ -161,9 +153,3 @@ class FolderReader:
                     return
                 yield Path(entry.path)
                 count += 1
-
-
-def _count_tokens(text: str) -> int:
-    content = text.encode("utf-8", "replace")
-    words = content.translate(_WITHOUT_SIGNS).split()
-    return len(words) + len(content.translate(None, _WORD + _BLANKS))

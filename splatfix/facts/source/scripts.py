@@ -13,6 +13,7 @@ from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.source_pattern import NamePattern
 from splatfix.core.versions import release
 from splatfix.facts.source.folder import packages_in
+from splatfix.facts.source.names import NAMES
 from splatfix.facts.source.program import Program, files_of_module, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader
@@ -36,17 +37,11 @@ _CMAKE_MINIMUM = re.compile(
 _IMPORTS_LOAD = re.compile(r"cpp_extension[ \t]+import[ \t(]+[^\n]*\bload")
 # What its own charonload-config.cmake asks for.
 _OF_CHARONLOAD = "3.27"
-# Packages beside a setup.py that does not say which it installs; find_packages() mostly leaves these out.
-_NOT_INSTALLED = frozenset(
-    {"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "third_party"}
-)
 
 
 def read_scripts(root: Path, patterns: Iterable[NamePattern] = ()) -> tuple[Program, FolderReader]:
-    """What the scripts of a checkout import and use, and the reader that read them; see :func:`find_scripts`.
-
-    Splatting extensions are left out.
-    """
+    """Return what the scripts of a checkout import and use, without splatting extensions, and the reader that read them; see
+    :func:`find_scripts`."""
     reader = FolderReader()
     scripts, beside = find_scripts(root, reader)
     program = read_program(scripts, root, patterns, reader, beside)
@@ -63,22 +58,18 @@ def find_scripts(root: Path, reader: FolderReader) -> tuple[list[Path], list[Pat
     in_top_folder: list[Path] = []
     in_readmes: list[Path] = []
     for entry in reader.children(root):
-        if not is_regular_file(Path(entry.path)):
-            continue
-        if entry.name.endswith(".py") and entry.name != "setup.py":
-            in_top_folder.append(Path(entry.path))
-        elif entry.name.lower().startswith("readme"):
-            in_readmes += [root / name for name in _STARTED.findall(reader.text(Path(entry.path)))]
-    started = [
-        script
-        for script in dict.fromkeys(in_readmes)
-        if script.name != "setup.py" and is_regular_file(script)
-    ]
+        path = Path(entry.path)
+        if entry.name.endswith(".py"):
+            in_top_folder.append(path)
+        elif entry.name.lower().startswith("readme") and is_regular_file(path):
+            in_readmes += (root / name for name in _STARTED.findall(reader.text(path)))
+    files = (path for path in dict.fromkeys([*in_top_folder, *in_readmes]) if is_regular_file(path))
+    there = [path for path in files if path.name != "setup.py"]
+    in_top_folder = [path for path in there if path in in_top_folder]
+    started = [path for path in dict.fromkeys(in_readmes) if path in there]
     scripts = [script for script in in_top_folder if _TELLING_NAME.fullmatch(script.name)]
-    if not scripts:
-        scripts = [script for script in started if script.parent == root]
-    if not scripts:
-        scripts = [script for script in in_top_folder if _MAIN.search(reader.text(script))]
+    scripts = scripts or [script for script in started if script.parent == root]
+    scripts = scripts or [script for script in in_top_folder if _MAIN.search(reader.text(script))]
     beside = [script for script in started if script not in scripts]
     return scripts[:_MOST_SCRIPTS], beside[:_MOST_SCRIPTS]
 
@@ -89,16 +80,13 @@ def read_packages_of(
     modules: tuple[str, ...],
     patterns: Iterable[NamePattern] = (),
 ) -> Program:
-    """What the packages of an extension import and use when they are imported themselves.
-
-    Args:
-        packages: those that setup.py names; () for each beside it that could be meant.
-    """
+    """Return what the packages of an extension import and use when they are imported themselves: those that setup.py names, else
+    each beside it that could be meant."""
     entries = []
     for parent in (folder, folder / "src"):
         for name in dict.fromkeys(packages or packages_in(parent)):
             entry = parent / name / "__init__.py"
-            if name.isidentifier() and name not in _NOT_INSTALLED and is_there(entry):
+            if name.isidentifier() and name not in NAMES["not-installed"] and is_there(entry):
                 entries.append(entry)
     if not entries:
         return Program()
@@ -126,20 +114,15 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
     reader, calls = FolderReader(), []
     for file in reader.files_below(folder, (".py",), depth=6):
         text = reader.text(file)
-        if not _MENTIONS_BUILDER.search(text):
-            continue
-        tree = reader.python(file, text)
-        if tree is None:
-            continue
-        for node in ast.walk(tree):
+        tree = reader.python(file, text) if _MENTIONS_BUILDER.search(text) else None
+        for node in ast.walk(tree) if tree else ():
             if not isinstance(node, ast.Call):
                 continue
             place, called = f"{file.relative_to(folder).as_posix()}:{node.lineno}", dotted_name(node.func)
             if called == "charonload.Config":
                 lists = reader.files_below(file.parent, ("CMakeLists.txt",), depth=4)
                 asked = [number for path in lists for number in _CMAKE_MINIMUM.findall(reader.text(path))]
-                cmake = max([*asked, _OF_CHARONLOAD], key=release)
-                calls.append(FirstUse(place, cmake))
+                calls.append(FirstUse(place, max([*asked, _OF_CHARONLOAD], key=release)))
             # ``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there
             elif re.search(r"\bcpp_extension\.load(_inline)?$", called) or (
                 called in ("load", "load_inline") and _IMPORTS_LOAD.search(text)
@@ -160,16 +143,14 @@ def read_arguments(root: Path, script: str) -> dict[str, str]:
     reader = FolderReader()
     arguments: dict[str, str] = {}
     files = [root / script]
-    for path in files:
-        tree = reader.python(path, reader.text(path)) if is_regular_file(path) else None
+    for path in files:  # which grows
+        tree = reader.python(path, reader.text(path))
         if tree is None:
             continue
         if len(files) == 1:  # the script itself, and every module of the checkout that it names in an import
-            modules = [item.module for node in ast.walk(tree) for item in imported(node)]
-            files += dict.fromkeys(
-                file for name in modules for file in files_of_module(root, name.split("."))
-            )
-            del files[_MOST_MODULES:]
+            names = [item.module.split(".") for node in ast.walk(tree) for item in imported(node)]
+            inner = dict.fromkeys(file for name in names for file in files_of_module(root, name))
+            files += list(inner)[: _MOST_MODULES - 1]
         for argument in _arguments(tree):
             # of two the first counts: the script's own wins over those of what it imports
             arguments.setdefault(argument.lstrip("-").replace("-", "_"), argument)
@@ -178,17 +159,16 @@ def read_arguments(root: Path, script: str) -> dict[str, str]:
 
 def _arguments(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and any("ParamGroup" in ast.unparse(base) for base in node.bases):
-            for method in node.body:
-                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-                    yield from _set_on_self(method)
-        elif isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
-            texts = filter(None, map(text_constant, node.args))
-            yield from islice((text for text in texts if text.startswith("--")), 1)
-
-
-def _set_on_self(method: ast.FunctionDef) -> Iterator[str]:
-    for node in method.body:
-        for target in node.targets if isinstance(node, ast.Assign) else ():
-            if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
-                yield f"--{target.attr.lstrip('_')}"
+        match node:
+            case ast.ClassDef(bases=bases, body=body) if any(
+                "ParamGroup" in ast.unparse(base) for base in bases
+            ):
+                made = [item for item in body if getattr(item, "name", "") == "__init__"]
+                statements = [statement for method in made for statement in getattr(method, "body", ())]
+                targets = [target for item in statements for target in getattr(item, "targets", ())]
+                for target in targets:
+                    if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
+                        yield f"--{target.attr.lstrip('_')}"
+            case ast.Call(func=function, args=arguments) if last_name(function) == "add_argument":
+                texts = filter(None, map(text_constant, arguments))
+                yield from islice((text for text in texts if text.startswith("--")), 1)

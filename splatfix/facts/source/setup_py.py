@@ -9,11 +9,10 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from splatfix.facts.source.program import files_of_module
 from splatfix.facts.source.reader import FolderReader, NotPython
@@ -39,20 +38,17 @@ _DEEPEST_PATH = 20
 _MOST_PATH_LETTERS = 4096
 # A file with more conditions inside each other was written by no one who builds it.
 _MOST_CONDITIONS = 50
-# How often the text is gone through for names that are bound before what they are made of.
-_MOST_PASSES = 20
 
-# What gives the path that it is given, in another spelling or type.
-_SAME_PATH = re.compile("abspath|realpath|normpath|expanduser|resolve|absolute|Path|PurePath|str|fspath")
+# What gives the path that it is given, in another spelling or type, or joins it with others.
+_JOINS = re.compile("join|abspath|realpath|normpath|expanduser|resolve|absolute|Path|PurePath|str|fspath")
 _WORKING_FOLDER = frozenset({"getcwd", "cwd"})
 _LEADS_UPWARDS = re.compile(r"(?:[\w.*-]+/)*\.\.(?:/|$)")
 _UNKNOWN_PART = "<unknown>"
 _VERSION_NUMBER = re.compile(r"\b\d+(\.\d+)*\b")
-_ARCHIVE = re.compile(r"https?://\S+\.(zip|tgz|tar(\.\w+)?)")
 _CXX_STANDARD = re.compile(r"[-/]+std[=:]")
 
 
-class Binding(Struct, frozen=True):
+class Binding(NamedTuple):
     """One name that an assignment or a loop binds, or a list that a call puts something into."""
 
     node: ast.AST
@@ -60,7 +56,7 @@ class Binding(Struct, frozen=True):
     """``a`` or ``self.b``; of ``flags["nvcc"] += [...]`` it is ``flags``."""
     key: str
     """``nvcc`` of that; "" for a name alone."""
-    values: tuple[ast.expr, ...]
+    values: Sequence[ast.expr]
 
 
 class SetupScript:
@@ -78,7 +74,6 @@ class SetupScript:
         self.nodes = tuple(node for tree in trees for node in ast.walk(tree))
         """Every node, from the outside inwards."""
         self._paths: dict[int, str | None] = {}
-        self._path_depth = 0
         self._markers: dict[int, frozenset[str]] = {}
 
     # -- what its text has ------------------------------------------------------------------------------------
@@ -87,15 +82,7 @@ class SetupScript:
     def literals(self) -> tuple[str, ...]:
         """Every literal text that is not a docstring."""
         docstrings = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
-        texts = (text_constant(node) for node in self.nodes if id(node) not in docstrings)
-        return _unique(text for text in texts if text is not None)
-
-    @property
-    def downloads(self) -> tuple[str, ...]:
-        """Addresses of the archives that it fetches as it runs."""
-        if not any(self.calls("urlopen", "urlretrieve", "download_url_to_file")):
-            return ()
-        return tuple(text for text in self.literals if _ARCHIVE.fullmatch(text))
+        return _unique(text_constant(node) for node in self.nodes if id(node) not in docstrings)
 
     @cached_property
     def for_old_versions(self) -> tuple[str, ...]:
@@ -103,12 +90,10 @@ class SetupScript:
         texts: list[str] = []
         visited: set[int] = set()
         for node in self.nodes:
-            if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
-                continue
-            is_upper_bound = isinstance(node.test.ops[0], (ast.Lt, ast.LtE))
-            if is_upper_bound and _VERSION_NUMBER.search(ast.unparse(node.test.comparators[0])):
-                for statement in node.body:
-                    texts += texts_below(statement, visited)
+            match node:
+                case ast.If(test=ast.Compare(ops=[ast.Lt() | ast.LtE(), *_], comparators=[bound, *_])):
+                    if _VERSION_NUMBER.search(ast.unparse(bound)):
+                        texts += (text for item in node.body for text in texts_below(item, visited))
         return _unique(texts)
 
     @property
@@ -130,8 +115,7 @@ class SetupScript:
         """The top-level names of these and of what its functions import, outside of any ``try``."""
         names: list[str] = []
         pending: list[ast.AST] = list(self._body)
-        while pending:
-            node = pending.pop(0)
+        for node in pending:  # which grows
             names += [item.module.partition(".")[0] for item in imported(node)]
             if not isinstance(node, (ast.Try, ast.If)):
                 pending += ast.iter_child_nodes(node)
@@ -144,12 +128,9 @@ class SetupScript:
 
     def mentions(self, *names: str) -> bool:
         """One of these names appears in the code, as a name, an attribute or a keyword argument."""
-        for node in self.nodes:
-            if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) in names:
-                return True
-            if isinstance(node, ast.keyword) and node.arg in names:
-                return True
-        return False
+        return any(
+            (node.arg if isinstance(node, ast.keyword) else last_name(node)) in names for node in self.nodes
+        )
 
     # -- values -----------------------------------------------------------------------------------------------
 
@@ -161,25 +142,33 @@ class SetupScript:
             assigned.update(simple_assignments(ast.walk(tree)))
         return assigned
 
-    def text(self, node: ast.expr | None, depth: int = _DEEPEST_VALUE) -> str | None:
-        """Return the text that a constant, a sum of texts, or a name bound to one is; None for anything else."""
-        if isinstance(node, ast.Name) and depth:
-            return self.text(self._assigned.get(node.id), depth - 1)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth:
-            left, right = self.text(node.left, depth - 1), self.text(node.right, depth - 1)
-            return None if left is None or right is None else left + right
-        return text_constant(node)
-
-    def texts(self, node: ast.expr | None, depth: int = _DEEPEST_VALUE) -> list[str] | None:
-        """Return the literal texts of a list, a sum of lists, or a name bound to one; None for anything else."""
-        if isinstance(node, (ast.List, ast.Tuple)):
-            return [text for text in map(self.text, node.elts) if text is not None]
-        if isinstance(node, ast.Name) and depth:
-            return self.texts(self._assigned.get(node.id), depth - 1)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth:
-            left, right = self.texts(node.left, depth - 1), self.texts(node.right, depth - 1)
-            return None if left is None or right is None else left + right
+    def _value(
+        self, node: ast.expr | None, *, lists: bool, depth: int = _DEEPEST_VALUE
+    ) -> str | list[str] | None:
+        match node if depth else None:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.List(elts=items) | ast.Tuple(elts=items) if lists:
+                return [text for text in map(self.text, items) if text is not None]
+            case ast.Name(id=name):
+                return self._value(self._assigned.get(name), lists=lists, depth=depth - 1)
+            case ast.BinOp(left=left, right=right, op=ast.Add()):
+                first, second = (self._value(part, lists=lists, depth=depth - 1) for part in (left, right))
+                if isinstance(first, str) and isinstance(second, str):
+                    return first + second
+                if isinstance(first, list) and isinstance(second, list):
+                    return first + second
         return None
+
+    def text(self, node: ast.expr | None) -> str | None:
+        """Return the text that a constant, a sum of texts, or a name bound to one is; None for anything else."""
+        value = self._value(node, lists=False)
+        return value if isinstance(value, str) else None
+
+    def texts(self, node: ast.expr | None) -> list[str] | None:
+        """Return the literal texts of a list, a sum of lists, or a name bound to one; None for anything else."""
+        value = self._value(node, lists=True)
+        return value if isinstance(value, list) else None
 
     def argument(self, call: ast.Call, keyword: str, position: int | None = None) -> str | None:
         """Return the text of an argument; None when only running would tell."""
@@ -198,36 +187,44 @@ class SetupScript:
     # -- what its compilers are given -------------------------------------------------------------------------
 
     @cached_property
-    def _by_compiler(self) -> tuple[tuple[tuple[str | None, ast.expr], ...], ...]:
-        """Return the items of every dict with a list of nvcc's: ``{"cxx": [...], "nvcc": [...]}``."""
+    def _by_compiler(self) -> list[ast.Dict]:
+        """Return every dict with a list of nvcc's: ``{"cxx": [...], "nvcc": [...]}``."""
         dicts = (node for node in self.nodes if isinstance(node, ast.Dict))
-        items = (tuple(zip(map(text_constant, node.keys), node.values, strict=True)) for node in dicts)
-        return tuple(item for item in items if "nvcc" in dict(item))
+        return [node for node in dicts if "nvcc" in map(text_constant, node.keys)]
 
     @cached_property
     def nvcc_flags(self) -> tuple[str, ...]:
         """Return the literal texts that end in the ``"nvcc"`` list of ``extra_compile_args``, also through named lists."""
-        lists: list[ast.expr] = []
+        pending: list[ast.AST] = []
         for flags in self._by_compiler:
-            lists += [value for key, value in flags if key == "nvcc"]
-        # and what ``flags["nvcc"] += [...]`` and ``flags["nvcc"].append(...)`` put there; not what else ``flags`` holds
+            items = zip(flags.keys, flags.values, strict=True)
+            pending += (value for key, value in items if text_constant(key) == "nvcc")
+        put_into: dict[str, list[ast.expr]] = {}
         for binding in self.bindings:
+            # what ``flags["nvcc"] += [...]`` and ``flags["nvcc"].append(...)`` put there; not what else ``flags`` holds
             if binding.key == "nvcc":
-                lists += binding.values
+                pending += binding.values
+            elif not binding.key:
+                put_into.setdefault(binding.name, []).extend(binding.values)
+        texts: list[str | None] = []
+        visited: set[int] = set()
+        while pending:
+            for node in walk_once(pending.pop(), visited):
+                texts.append(text_constant(node))
+                pending += put_into.pop(dotted_name(node), ())
         # --offload-arch is the compiler's for AMD's GPUs, behind a branch for ROCm
-        texts = (text for text in self._texts_that_reach(lists) if text != "nvcc")
-        return _unique(text for text in texts if not text.startswith("--offload-arch"))
+        return tuple(
+            text for text in _unique(texts) if text != "nvcc" and not text.startswith("--offload-arch")
+        )
 
     @property
     def standard_flags(self) -> tuple[str, ...]:
         """Return the flags that force a C++ standard on a CUDA build: not those of another backend's flags in the same file."""
-        lists: list[ast.expr] = []
-        for flags in self._by_compiler:
-            lists += [value for _, value in flags]
-        for call in self.calls("CUDAExtension", "CppExtension"):
-            if (flags_of_call := keyword_value(call, "extra_compile_args")) is not None:
-                lists.append(flags_of_call)
-        texts = [text for node in lists for text in self.texts(node) or ()]
+        lists = [value for flags in self._by_compiler for value in flags.values]
+        of_calls = (
+            keyword_value(call, "extra_compile_args") for call in self.calls("CUDAExtension", "CppExtension")
+        )
+        texts = [text for node in (*lists, *of_calls) for text in self.texts(node) or ()]
         return _unique(text for text in (*texts, *self.nvcc_flags) if _CXX_STANDARD.match(text))
 
     @property
@@ -235,44 +232,40 @@ class SetupScript:
         """Tell whether a flag joins "-I" and the folder of setup.py, as the Inria family does for glm."""
         own_folder = self.holding(_OWN_FOLDER)
         for node in self.nodes:
-            start: ast.AST | None = None
-            if isinstance(node, ast.BinOp):
-                start = node.left
-            elif isinstance(node, ast.JoinedStr) and node.values:
-                start = node.values[0]
-            flag = text_constant(start) or ""
-            if flag.startswith("-I") and own_folder & self.markers(node):
-                return True
+            match node:
+                case (
+                    ast.BinOp(left=ast.Constant(value=str(flag)))
+                    | ast.JoinedStr(values=[ast.Constant(value=str(flag)), *_])
+                ):
+                    if flag.startswith("-I") and own_folder & self.markers(node):
+                        return True
         return False
 
     @cached_property
     def include_dirs(self) -> tuple[str, ...]:
         """Return the literal texts of ``include_dirs=[...]``."""
-        visited: set[int] = set()
-        return _unique(
-            text for value in self._keyword_values("include_dirs") for text in texts_below(value, visited)
-        )
+        return self._texts_given("include_dirs")
 
-    @cached_property
+    @property
     def knows_include_dirs(self) -> bool:
         """Tell whether every folder of ``include_dirs`` stands in it, and none is worked out as it runs."""
-        for value in self._keyword_values("include_dirs"):
-            if not isinstance(value, (ast.List, ast.Tuple)):
-                return False
-            if any(text_constant(item) is None and self.path(item) is None for item in value.elts):
-                return False
-        return True
+        values = list(self._keyword_values("include_dirs"))
+        items = [item for value in values for item in getattr(value, "elts", [value])]
+        return all(isinstance(value, (ast.List, ast.Tuple)) for value in values) and not any(
+            text_constant(item) is None and self.path(item) is None for item in items
+        )
 
     @property
     def libraries(self) -> tuple[str, ...]:
         """Return what ``libraries=[...]`` and ``-l`` flags name, also through one named list."""
+        flags = (flag for flag in self._texts_given("extra_link_args") if flag.startswith("-l"))
+        return _unique((*self._texts_given("libraries"), *(flag.removeprefix("-l") for flag in flags)))
+
+    def _texts_given(self, keyword: str) -> tuple[str, ...]:
         visited: set[int] = set()
-        names = [text for value in self._keyword_values("libraries") for text in texts_below(value, visited)]
-        visited = set()  # one list may be handed to both
-        for value in self._keyword_values("extra_link_args"):
-            flags = texts_below(value, visited)
-            names += [flag.removeprefix("-l") for flag in flags if flag.startswith("-l")]
-        return _unique(names)
+        return _unique(
+            text for value in self._keyword_values(keyword) for text in texts_below(value, visited)
+        )
 
     def _keyword_values(self, keyword: str) -> Iterator[ast.expr]:
         """Yield what a keyword is given in any call; of a plain name what it was last assigned."""
@@ -288,15 +281,14 @@ class SetupScript:
         bindings = []
         for node in self.nodes:
             targets, values = _targets_and_values(node)
-            pending = list(targets)
-            for target in pending:  # which grows
+            for target in targets:  # which grows
                 key = ""
                 while isinstance(target, ast.Subscript):
                     key, target = text_constant(target.slice) or "?", target.value
                 if isinstance(target, (ast.Tuple, ast.List)):
-                    pending += target.elts
+                    targets += target.elts
                 elif isinstance(target, ast.Starred):
-                    pending.append(target.value)
+                    targets.append(target.value)
                 elif last_name(target) != "environ" and (name := dotted_name(target)):
                     bindings.append(Binding(node, name, key, values))
         return tuple(bindings)
@@ -316,41 +308,34 @@ class SetupScript:
         return self._markers[id(expression)]
 
     def holding(self, marker: str, *, on_condition: bool = False) -> set[str]:
-        """Return a marker and every name that holds something made of it.
+        """Return a marker and every name that holds something made of it, or, ``on_condition``, is bound only under a condition
+        that is made of it.
 
         A name stands for all that it is ever bound to, in whatever order: functions run in an order that the text does not tell.
-
-        Args:
-            on_condition: also what is bound only where a condition holds that is made of it.
         """
-        holding = {marker}
-        for number in range(_MOST_PASSES):
-            before = len(holding)
-            for binding in self.bindings[:: (1, -1)[number % 2]]:  # there and back
-                made_of = binding.values
-                if on_condition:
-                    made_of += self.conditions(binding.node)
-                if binding.name in holding or all(holding.isdisjoint(self.markers(item)) for item in made_of):
-                    continue
-                holding.add(binding.name)
-            if len(holding) == before:
-                break
+        made_of_it = self._made_of_by_condition if on_condition else self._made_of
+        holding, pending = {marker}, [marker]
+        for name in pending:  # which grows
+            new = made_of_it.get(name, set()) - holding
+            holding |= new
+            pending += new
         return holding
 
-    def _texts_that_reach(self, roots: Iterable[ast.AST]) -> Iterator[str]:
-        """Yield the literal texts in these expressions, and in all that is put into the lists they name: the other direction."""
-        put_into: dict[str, list[ast.AST]] = {}
+    @cached_property
+    def _made_of(self) -> dict[str, set[str]]:
+        return self._names_made_of(lambda binding: binding.values)
+
+    @cached_property
+    def _made_of_by_condition(self) -> dict[str, set[str]]:
+        return self._names_made_of(lambda binding: (*binding.values, *self.conditions(binding.node)))
+
+    def _names_made_of(self, sources: Callable[[Binding], Iterable[ast.expr]]) -> dict[str, set[str]]:
+        """Return by marker the names that are bound to something with it."""
+        names: dict[str, set[str]] = {}
         for binding in self.bindings:
-            if not binding.key:
-                put_into.setdefault(binding.name, []).extend(binding.values)
-        visited: set[int] = set()
-        pending = list(roots)
-        while pending:
-            for node in walk_once(pending.pop(), visited):
-                text = text_constant(node)
-                if text is not None:
-                    yield text
-                pending += put_into.pop(dotted_name(node), ())
+            for marker in frozenset[str]().union(*map(self.markers, sources(binding))):
+                names.setdefault(marker, set()).add(binding.name)
+        return names
 
     @cached_property
     def _conditions(self) -> dict[int, tuple[ast.expr, ...]]:
@@ -371,18 +356,15 @@ class SetupScript:
 
     # -- paths ------------------------------------------------------------------------------------------------
 
-    def path(self, node: ast.expr) -> str | None:
+    def path(self, node: ast.expr | None, depth: int = _DEEPEST_PATH) -> str | None:
         """Return a path relative to the folder of setup.py, not yet normalised; None for what is none, or starts elsewhere.
 
         A part that is not known, behind a beginning that is, counts as one folder.
         """
-        if id(node) not in self._paths and self._path_depth < _DEEPEST_PATH:
+        if id(node) not in self._paths and depth:
             self._paths[id(node)] = None  # for a name that is made from itself
-            self._path_depth += 1
-            path = self._path(node)
-            self._path_depth -= 1
-            if path and len(path) < _MOST_PATH_LETTERS:
-                self._paths[id(node)] = path
+            path = self._path(node, depth - 1)
+            self._paths[id(node)] = path if path and len(path) < _MOST_PATH_LETTERS else None
         return self._paths.get(id(node))
 
     def joined_path(self, call: ast.Call) -> str:
@@ -393,61 +375,46 @@ class SetupScript:
             path = "/".join(filter(None, (text.strip("/") for text in texts)))
         return posixpath.normpath(path) if path else ""
 
-    def _path(self, node: ast.expr) -> str | None:
+    def _path(self, node: ast.expr | None, depth: int) -> str | None:
+        parts: Sequence[ast.expr] = ()
+        above = 0
         match node:
             case ast.Constant(value=str(text)):
-                text = _plain_path(text)
-                return text if _LEADS_UPWARDS.match(text) else None
+                return _plain_path(text) if _LEADS_UPWARDS.match(_plain_path(text)) else None
             case ast.Name(id="__file__"):
                 return "setup.py"
-            case ast.Name(id=name) if name in self._assigned:
-                return self.path(self._assigned[name])
+            case ast.Name(id=name):
+                return self.path(self._assigned.get(name), depth)
             case ast.Attribute(value=inner, attr="parent"):
-                return self._above(inner)
+                parts, above = [inner], 1
             case ast.Subscript(
                 value=ast.Attribute(value=inner, attr="parents"), slice=ast.Constant(value=int(index))
             ):
-                return self._above(inner, index + 1)
+                parts, above = [inner], index + 1
             case ast.BinOp(left=left, right=right, op=ast.Div() | ast.Add()):
-                return self._joined([left, right])
+                parts = [left, right]
             case ast.JoinedStr(values=parts):
-                return self._joined(
-                    [part.value if isinstance(part, ast.FormattedValue) else part for part in parts]
-                )
-            case ast.Call():
-                return self._path_of_call(node)
-        return None
-
-    def _path_of_call(self, call: ast.Call) -> str | None:
-        function = last_name(call.func)
-        owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
-        if function in _WORKING_FOLDER:
-            return "."  # builders start setup.py in its own folder
-        if function == "dirname" and call.args:
-            return self._above(call.args[0])
-        if function == "joinpath":
-            return self._joined([*owner, *call.args])
-        if function == "join" or _SAME_PATH.fullmatch(function):
-            return self._joined(call.args or owner)
-        return None
-
-    def _joined(self, parts: Sequence[ast.expr]) -> str | None:
+                parts = [part.value if isinstance(part, ast.FormattedValue) else part for part in parts]
+            case ast.Call(func=function, args=arguments):
+                owner = [function.value] if isinstance(function, ast.Attribute) else []
+                name = last_name(function)
+                if name in _WORKING_FOLDER:
+                    return "."  # builders start setup.py in its own folder
+                if name == "dirname":
+                    parts, above = arguments[:1], 1
+                elif name == "joinpath":
+                    parts = [*owner, *arguments]
+                elif _JOINS.fullmatch(name):
+                    parts = arguments or owner
         path = ""
         for part in parts:
-            text = text_constant(part)
-            piece = self.path(part) if text is None else _plain_path(text)
-            if piece is None and path:
-                piece = _UNKNOWN_PART
-            if piece is None:
+            literal = text_constant(part)
+            # dirname("../x") leads upwards too
+            piece = self.path(part, depth) if literal is None or above else _plain_path(literal)
+            if piece is None and not path:
                 return None
-            path = f"{path}/{piece}" if path else piece
-        return path or None
-
-    def _above(self, node: ast.expr, levels: int = 1) -> str | None:
-        path = self.path(node)
-        if path is None or not 0 <= levels <= _DEEPEST_PATH:
-            return None
-        return path + "/.." * levels
+            path = "/".join(filter(None, (path, _UNKNOWN_PART if piece is None else piece)))
+        return path + "/.." * above if path and 0 <= above <= _DEEPEST_PATH else None
 
 
 def given(call: ast.Call, keyword: str, position: int | None = None) -> ast.expr | None:
@@ -463,17 +430,20 @@ def quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _targets_and_values(node: ast.AST) -> tuple[Sequence[ast.expr], tuple[ast.expr, ...]]:
+def _targets_and_values(node: ast.AST) -> tuple[list[ast.expr], Sequence[ast.expr]]:
     """Return those of an assignment, a loop, or a call that puts something into a list; nothing for any other node."""
-    if isinstance(node, ast.Assign):
-        return node.targets, (node.value,)
-    if isinstance(node, (ast.AugAssign, ast.NamedExpr)) or (isinstance(node, ast.AnnAssign) and node.value):
-        return [node.target], (node.value,)  # type: ignore[return-value]
-    if isinstance(node, (ast.For, ast.comprehension)):
-        return [node.target], (node.iter,)
-    if isinstance(node, ast.Call) and last_name(node.func) in ("append", "extend", "insert"):
-        return [node.func.value] if isinstance(node.func, ast.Attribute) else [], tuple(node.args)
-    return [], ()
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            return [*targets], [value]
+        case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
+            return [target], [value]
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            return [target], [value]
+        case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+            return [target], [value]
+        case ast.Call(func=ast.Attribute(value=target, attr="append" | "extend" | "insert"), args=values):
+            return [target], values
+    return [], []
 
 
 def _plain_path(text: str) -> str:
@@ -491,44 +461,41 @@ def read_setup_script(file: Path, reader: FolderReader) -> SetupScript:
     return SetupScript(error=f"{file.name} cannot be read: {text.reason}")
 
 
-def parse_setup_script(text: str, reader: FolderReader, folder: Path | None = None) -> SetupScript:
-    """The script of a setup.py with this text, and of the files in ``folder`` that it imports; one that is not Python has
-    ``error`` set."""
+def parse_setup_script(text: str, reader: FolderReader, folder: Path) -> SetupScript:
+    """Return the script of a setup.py with this text, and of the files in ``folder`` that it imports, and that these import:
+    at most ten; one that is not Python has ``error`` set."""
     try:
-        tree = reader.parse(text)
+        trees = [reader.parse(text)]
     except NotPython as error:
         return SetupScript(error=f"setup.py is not Python this version can read: {error}", source=text)
-    # the files in its folder that it imports, and those that these import; at most ten
-    modules: dict[Path, ast.Module] = {}
-    pending = [tree]
-    while folder is not None and pending:
-        items = [item for node in ast.walk(pending.pop(0)) for item in imported(node)]
+    files: set[Path] = set()
+    for tree in trees:  # which grows
+        items = [item for node in ast.walk(tree) for item in imported(node)]
         for file in (file for item in items for file in files_of_module(folder, item.deepest.split("."))):
-            if file in modules or len(modules) == _MOST_IMPORTED:
+            if file in files or len(trees) > _MOST_IMPORTED:
                 continue
             module = reader.python(file, reader.text(file))
             # an empty __init__.py is none of the ten
             if module is not None and module.body:
-                modules[file] = module
-                pending.append(module)
-    return SetupScript([tree, *modules.values()])
+                files.add(file)
+                trees.append(module)
+    return SetupScript(trees)
 
 
 def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
     calls: list[ast.Call] = []
     for statement in body if depth else ():
-        if isinstance(statement, (ast.With, ast.Try)):
-            calls += _sure_setups(statement.body, depth - 1)
-        elif isinstance(statement, ast.If):
-            branches = [_sure_setups(inner, depth - 1) for inner in (statement.body, statement.orelse)]
-            sure = min(branches[: 1 if is_main(statement.test) else 2], key=len)
-            calls += sure
-        elif isinstance(statement, ast.Expr):
-            call = statement.value
-            if isinstance(call, ast.Call) and last_name(call.func) == "setup":
+        match statement:
+            case ast.With(body=inner) | ast.Try(body=inner):
+                calls += _sure_setups(inner, depth - 1)
+            case ast.If(test=test, body=inner, orelse=others):
+                sure = [_sure_setups(branch, depth - 1) for branch in (inner, others)]
+                shortest = min(sure[: 1 if is_main(test) else 2], key=len)
+                calls += shortest
+            case ast.Expr(value=ast.Call() as call) if last_name(call.func) == "setup":
                 calls.append(call)
     return calls
 
 
-def _unique(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
+def _unique(texts: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in texts if text is not None))

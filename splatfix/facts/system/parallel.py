@@ -16,23 +16,13 @@ T = TypeVar("T")
 _AT_ONCE = 4
 
 
-def within(seconds: float, work: Callable[[], T], found_via: str = "") -> Fact[T]:
-    """The result of ``work``; unknown when it broke, or was not done in time.
+def within(seconds: float, work: Callable[[], Any], found_via: str = "") -> Fact[Any]:
+    """The result of ``work``, which may be a fact itself; unknown when it broke, or was not done in time.
 
     What hangs is left behind in a daemon thread (a driver call or a dead network drive cannot be interrupted), which
     does not keep the process alive.
     """
     return Job(work).result(time.monotonic() + seconds, seconds, found_via)
-
-
-def fact_within(seconds: float, look: Callable[[], Fact[T]], found_via: str = "") -> Fact[T]:
-    """The same for work that gives a fact itself; ``found_via`` is for one that broke or was not done."""
-    return inner(within(seconds, look, found_via))
-
-
-def inner(answer: Fact[Any]) -> Fact[Any]:
-    """The fact that a probe gave; unknown where the probe itself broke or hung."""
-    return unknown(answer.error, answer.found_via) if answer.value is None else answer.value
 
 
 def parallel(seconds: float, works: Mapping[str, Callable[[], Any]]) -> dict[str, Fact[Any]]:
@@ -85,7 +75,7 @@ class Job:
             return unknown(f"no answer within {seconds:g} s", found_via)
         if self._error:
             return unknown(f"the probe itself broke: {type(self._error).__name__}: {self._error}", found_via)
-        return Fact(self._value, found_via)
+        return self._value if isinstance(self._value, Fact) else Fact(self._value, found_via)
 
     def _wait(self, deadline: float) -> None:
         # in slices: a signal that comes just before the main thread blocks is heard only when it wakes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from msgspec.structs import replace
 
 from splatfix import __version__
 from splatfix.binaries import Binary
-from splatfix.core.codec import to_json
+from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.redact import HIDDEN, redacted, without_credentials
-from splatfix.facts.system.live import CachingSystem, System
-from splatfix.facts.system.playback import RawMachine, packed
+from splatfix.facts.system.live import SYMBOL_QUESTIONS, CachingSystem, System
+from splatfix.facts.system.playback import About, RawMachine, packed
 
 _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 _HOST_VARIABLES = ("HOSTNAME", "COMPUTERNAME", "HOST", "NAME")
@@ -33,23 +34,16 @@ _GPU = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 _IN_URL = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
 
 
-class _AskedVariables(Mapping[str, str]):
+class _AskedVariables(UserDict[str, str]):
     """The environment, remembering which variables were looked at: no other one is written down."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._env = env
+        super().__init__(env)
         self.asked: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
-        value = self._env[name]
-        self.asked[name] = value
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._env)
-
-    def __len__(self) -> int:
-        return len(self._env)
+        self.asked[name] = super().__getitem__(name)
+        return self.asked[name]
 
 
 class RecordingSystem(CachingSystem):
@@ -77,48 +71,46 @@ class RecordingSystem(CachingSystem):
         """
         redactor = Redactor(self._system.env, platform.node()) if redact else None
         clean: Callable[[Any], Any] = redactor.data if redactor else redacted
+        about = About(
+            source="recorded on a real machine by splatfix diagnose --record",
+            system=self.name,
+            machine=self.machine,
+            python=python,
+            own_python=self.python,
+            splatfix=__version__,
+            redacted=redact,
+            imports=imports,
+        )
         symbols = []
-        for call in ("symbol_needs", "missing_exports", "provided_versions", "contains"):
+        for call in SYMBOL_QUESTIONS:
             for arguments, answer in self.answers(call).items():
                 symbols.append({"call": call, "arguments": to_json(arguments), **_document(answer)})
-        about = {
-            "source": "recorded on a real machine by splatfix diagnose --record",
-            "system": self.name,
-            "machine": self.machine,
-            "python": python,
-            "own_python": self.python,
-            "splatfix": __version__,
-            "redacted": redact,
-            "imports": imports,
+        exists, scripts = self._by_path("exists"), self._by_path("starts_with_script")
+        real_paths, fingerprints = self._by_path("realpath"), sorted(self.answers("fingerprint").items())
+        document = {
+            "machine": to_json(about),
+            "env": dict(sorted(self._asked.asked.items())),
+            "paths": {
+                "exists": [path for path, is_there in exists.items() if is_there],
+                "absent": [path for path, is_there in exists.items() if not is_there],
+                "links": {path: real for path, real in real_paths.items() if path != real},
+                "listings": {path: list(names) for path, names in self._by_path("listdir").items()},
+                "scripts": [path for path, is_script in scripts.items() if is_script],
+                "modified": self._by_path("modified"),
+                "fingerprints": {path: text for (path, _), text in fingerprints if text is not None},
+                "unreadable": {item.path: item.reason for item in self.unreadable()},
+            },
+            "commands": [to_json(replace(done, argv=argv)) for argv, done in self.answers("run").items()],
+            "nvml": next(iter(self.answers("nvml").values()), {"error": "not asked"}),
+            "binaries": {path: _document(answer) for path, answer in self._by_path("read_binary").items()},
+            "symbols": symbols,
+            "files": {path: text for path, text in self._by_path("read").items() if text is not None},
         }
-        RawMachine(
-            machine=clean(about),
-            env=dict(sorted(clean(self._asked.asked).items())),
-            paths=clean(self._paths()),
-            commands=clean([to_json(replace(done, argv=argv)) for argv, done in self.answers("run").items()]),
-            nvml=clean(next(iter(self.answers("nvml").values()), {"error": "not asked"})),
-            binaries=clean({path: _document(answer) for path, answer in self._by_path("read_binary")}),
-            symbols=clean(symbols),
-            files=clean({path: text for path, text in self._by_path("read") if text is not None}),
-        ).write(self._folder)
+        from_json(RawMachine, clean(document)).write(self._folder)
         return redactor
 
-    def _by_path(self, question: str) -> list[tuple[str, Any]]:
-        return sorted((path, answer) for (path,), answer in self.answers(question).items())
-
-    def _paths(self) -> dict[str, Any]:
-        exists = self._by_path("exists")
-        fingerprints = sorted(self.answers("fingerprint").items())
-        return {
-            "exists": [path for path, is_there in exists if is_there],
-            "absent": [path for path, is_there in exists if not is_there],
-            "links": {path: real for path, real in self._by_path("realpath") if path != real},
-            "listings": {path: list(names) for path, names in self._by_path("listdir")},
-            "scripts": [path for path, is_script in self._by_path("starts_with_script") if is_script],
-            "modified": dict(self._by_path("modified")),
-            "fingerprints": {path: text for (path, _), text in fingerprints if text is not None},
-            "unreadable": {item.path: item.reason for item in self.unreadable()},
-        }
+    def _by_path(self, question: str) -> dict[str, Any]:
+        return {path: answer for (path,), answer in sorted(self.answers(question).items())}
 
 
 def _document(answer: Any) -> dict[str, Any]:
@@ -126,9 +118,7 @@ def _document(answer: Any) -> dict[str, Any]:
         # which of the two it was decides how a probe goes on
         kind = "OSError" if isinstance(answer, OSError) else "BinaryError"
         return {"error": str(answer), "kind": kind}
-    if isinstance(answer, Binary):
-        return packed(answer)
-    return {"answer": to_json(answer)}
+    return to_json(packed(answer)) if isinstance(answer, Binary) else {"answer": to_json(answer)}
 
 
 class Redactor:
@@ -151,14 +141,12 @@ class Redactor:
         self._moved = sorted(moved, key=len, reverse=True)
         hosts = {node, node.partition(".")[0], *(env[name] for name in _HOST_VARIABLES if name in env)}
         self._replacements = dict.fromkeys(users, "user") | dict.fromkeys(hosts - users, "host")
-        telling = [
-            name
-            for name in self._replacements
+        names = [
+            re.escape(name)
+            for name in sorted(self._replacements, key=len, reverse=True)
             if len(name) > 2 and not _ORDINARY.fullmatch(name) and not name.isdigit()
         ]
-        names = sorted(telling, key=len, reverse=True)
-        alternatives = "|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in names)
-        self._names = re.compile(alternatives) if names else None
+        self._names = re.compile(rf"(?<![\w-])({'|'.join(names) or '(?!)'})(?![\w-])")
         self._gpus: dict[str, str] = {}
         self._homes: dict[str, str] = {}
 
@@ -170,8 +158,6 @@ class Redactor:
         text = _HOMES.sub(self._home, text)
         text = _GPU.sub(self._gpu, text)
         text = _IN_URL.sub(HIDDEN, text)
-        if self._names is None:
-            return text
         return self._names.sub(lambda match: self._replacements[match.group(0)], text)
 
     def data(self, value: object) -> object:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.extensions import cache_root, own_tag
 from splatfix.model import JitCache
@@ -21,7 +21,7 @@ GONE = "_ZN3c104goneEv"
 
 
 def caches(python: Path, **env: str) -> dict[str, JitCache]:
-    system = LiveSystem(env={"PATH": "/usr/bin:/bin", **env})
+    system = System(env={"PATH": "/usr/bin:/bin", **env})
     found = environment.probe(system, str(python))
     return {item.name: item for item in found.jit_caches.value}
 
@@ -43,11 +43,11 @@ def test_the_folder_is_torchs_own(tmp_path: Path) -> None:
             for name, value in env.items():
                 patch.setenv(name, value)
             wanted.append(cpp_extension._get_build_directory("some_cuda", False))
-    found = environment.probe(LiveSystem(), sys.executable)
+    found = environment.probe(System(), sys.executable)
     tag = own_tag(platform.python_version(), sys.abiflags, found.torch.value)
     assert tag.endswith("_cpu" if torch.version.cuda is None else f"_cu{torch.version.cuda.replace('.', '')}")
     for env, folder in zip(grid, wanted, strict=True):
-        found = cache_root(LiveSystem(env=env))
+        found = cache_root(System(env=env))
         root, named = found
         ours = f"{root}/some_cuda" if named else f"{root}/{tag}/some_cuda"
         assert os.path.realpath(ours) == os.path.realpath(folder)
@@ -102,7 +102,7 @@ def test_odd_folders_are_no_caches(empty_venv: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_home_there_is_no_cache() -> None:
-    assert cache_root(LiveSystem(env={})) is None
+    assert cache_root(System(env={})) is None
 
 
 @needs_gcc
@@ -116,7 +116,7 @@ def test_a_library_that_importing_its_package_does_not_load(
     library(site_packages / "some" / "cpu" / "some_ops.so", exports, [NEW_ABI], links=[lib / "libc10.so"])
     if init is not None:
         (site_packages / "some" / "__init__.py").write_text(init)
-    found = environment.probe(LiveSystem(env={"PATH": "/usr/bin:/bin"}), str(empty_venv))
+    found = environment.probe(System(env={"PATH": "/usr/bin:/bin"}), str(empty_venv))
     (item,) = (one for one in found.extensions.value if one.path.startswith("some/"))
     assert item.links_torch and item.optional is optional
     assert item.python_module is bool(exports)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from splatfix.core.codec import from_json
 from splatfix.facts import find_installer
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.model import Installer
@@ -20,7 +21,8 @@ def machine(*exists: str, said: Mapping[str, Any] | None = None, **env: str) -> 
     commands = [{"argv": argv.split(), **answer} for argv, answer in (said or {}).items()]
     named = {"system": "linux", "machine": "x86_64", "python": PYTHON, "own_python": OWN}
     env = {"PATH": "/usr/bin", "HOME": "/home/me", **env}
-    return PlaybackSystem(RawMachine(named, env, {"exists": list(exists)}, commands))
+    document = {"machine": named, "env": env, "paths": {"exists": exists}, "commands": commands}
+    return PlaybackSystem(from_json(RawMachine, document))
 
 
 @pytest.mark.parametrize(("place", "env", "program", "via"), TABLE["uv-wherever-it-is"])

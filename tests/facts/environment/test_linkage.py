@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.linkage import abi_of
 from splatfix.facts.machine.libraries import Loader
@@ -21,7 +21,7 @@ GONE = "_ZN3c1010TensorImpl4goneEv"
 
 
 def looked_at(python: Path, name: str = "pkg") -> tuple[Extension, Linkage]:
-    found = environment.probe(LiveSystem(), str(python))
+    found = environment.probe(System(), str(python))
     item = next(item for item in found.extensions.value if item.path.startswith(name))
     return item, item.linkage
 
@@ -51,7 +51,7 @@ def test_an_extension_of_the_other_string_abi(empty_venv: Path, site_packages: P
     older = torch_in(tmp_path / "older", c10=(OLD_ABI,))
     extension(site_packages, [OLD_ABI], older / "libc10.so")
     torch_in(site_packages)
-    found = environment.probe(LiveSystem(), str(empty_venv))
+    found = environment.probe(System(), str(empty_venv))
     assert found.torch.value.cxx11_abi is True
     _, linkage = looked_at(empty_venv)
     assert (linkage.cxx11_abi, linkage.torch_missing) == (False, (OLD_ABI,))
@@ -63,7 +63,7 @@ def test_the_abi_of_torch_is_that_of_its_exports(
 ) -> None:
     """Where libc10 exports neither name, the rule for wheels from 2.7 on remains."""
     torch_in(site_packages, c10=exports)
-    found = environment.probe(LiveSystem(), str(empty_venv))
+    found = environment.probe(System(), str(empty_venv))
     assert found.torch.value.cxx11_abi is abi
 
 
@@ -138,7 +138,7 @@ def test_library_path_is_searched(empty_venv: Path, site_packages: Path, tmp_pat
     helper = library(tmp_path / "extra" / "libhelper.so", ["helps"])
     extension(site_packages, ["helps"], lib / "libc10.so", helper)
     assert looked_at(empty_venv)[1].unresolved == ("libhelper.so",)
-    system = LiveSystem(env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(helper.parent)})
+    system = System(env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(helper.parent)})
     found = environment.probe(system, str(empty_venv))
     (linkage,) = (item.linkage for item in found.extensions.value if item.path.startswith("pkg"))
     assert linkage.unresolved == ()
@@ -151,7 +151,7 @@ def test_versions_wanted_and_versions_there(empty_venv: Path, site_packages: Pat
     script.write_text("GLIBCXX_3.4.9 { global: one; };\nGLIBCXX_3.4.99 { global: other; } GLIBCXX_3.4.9;\n")
     newer = library(tmp_path / "libstdc++.so.6", ["one", "other"], flags=[f"-Wl,--version-script,{script}"])
     built = extension(site_packages, ["one", "other"], lib / "libc10.so", newer)
-    found = environment.probe(LiveSystem(), str(empty_venv))
+    found = environment.probe(System(), str(empty_venv))
     _, linkage = looked_at(empty_venv)
     assert ("libstdc++.so.6", "GLIBCXX_3.4.99") in linkage.versions
     assert not any(text == "GLIBCXX_3.4.9" for _, text in linkage.versions), (
@@ -167,7 +167,7 @@ def test_the_system_libraries_are_those_the_loader_takes() -> None:
     """Against the memory map of a process that really loaded them."""
     script = "import ctypes; ctypes.CDLL('libstdc++.so.6'); print(open('/proc/self/maps').read())"
     maps = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    found = environment.probe(LiveSystem(), sys.executable)
+    found = environment.probe(System(), sys.executable)
     assert found.runtime_libraries.value
     for item in found.runtime_libraries.value:
         assert item.path in maps, item
@@ -177,7 +177,7 @@ def test_bundled_copies(empty_venv: Path, site_packages: Path) -> None:
     torch_in(site_packages)
     library(site_packages / "pkg.libs" / "libc10-1a2b3c4d.so")
     library(site_packages / "pkg.libs" / "libcudart-0badcafe.so.12.6.77")
-    found = environment.probe(LiveSystem(), str(empty_venv))
+    found = environment.probe(System(), str(empty_venv))
     copies = {(item.library, item.version, item.bundled) for item in found.runtime_copies.value or ()}
     assert {("libc10", "", False), ("libc10", "", True), ("libcudart", "12.6.77", True)} <= copies
 
@@ -208,7 +208,7 @@ def test_which_string_a_name_speaks_of(name: str, abi: bool | None) -> None:
 def test_where_conda_looks(tmp_path: Path) -> None:
     """conda's Python carries RPATH $ORIGIN/../lib: its libstdc++ comes before the system's."""
     library(tmp_path / "lib" / "libstdc++.so.6")
-    system = LiveSystem(env={})
+    system = System(env={})
     plain = Loader(system, "python", str(tmp_path), (), None)
     conda = Loader(system, "python", str(tmp_path), (), None, conda=True)
     assert plain.find("libstdc++.so.6") != conda.find("libstdc++.so.6") == f"{tmp_path}/lib/libstdc++.so.6"

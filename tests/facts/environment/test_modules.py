@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import importable_names
 from splatfix.model import Distribution
@@ -24,17 +24,17 @@ def test_modules_packages_and_compiled_ones(tmp_path: Path) -> None:
         ),
         *("plain.abi3.so", "numpy-2.0.dist-info/RECORD", "a.pth", "__pycache__/x.pyc", "not-a-name.py"),
     )
-    assert importable_names(LiveSystem(), [site], ()) == ("_cffi", "cv2", "google", "plain", "six")
+    assert importable_names(System(), [site], ()) == ("_cffi", "cv2", "google", "plain", "six")
 
 
 def test_an_editable_install_and_its_src(tmp_path: Path) -> None:
     touch(tmp_path / "mine", "src/mine/__init__.py", "flat.py")
     item = Distribution("mine", "1", str(tmp_path), editable=True, origin=(tmp_path / "mine").as_uri())
-    assert {"mine", "flat"} <= set(importable_names(LiveSystem(), [], (item,)))
+    assert {"mine", "flat"} <= set(importable_names(System(), [], (item,)))
 
 
 def test_a_real_environment(empty_venv: Path, site_packages: Path) -> None:
     touch(site_packages, "plyfile.py")
-    facts = environment.probe(LiveSystem(), str(empty_venv))
+    facts = environment.probe(System(), str(empty_venv))
     assert facts.modules.value and "plyfile" in facts.modules.value
     assert not {"os", "_ssl", "xml"}.intersection(facts.modules.value), "Python's own library"

@@ -2,14 +2,14 @@
 
 import ast
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import LiveSystem, read_package_source
+from splatfix.facts import System
+from splatfix.facts.checkout import read_package_source
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import (
     claimed_modules,
@@ -33,7 +33,7 @@ RASTERIZER: str = TABLE["texts"]["rasterizer"]
 
 
 def probe(python: Path) -> EnvironmentFacts:
-    return environment.probe(LiveSystem(), str(python))
+    return environment.probe(System(), str(python))
 
 
 def package(found: EnvironmentFacts, module: str = "diff_gaussian_rasterization") -> SplatPackage:
@@ -58,7 +58,7 @@ def source_of(folder: Path, text: str = RASTERIZER, name: str = "diff_gaussian_r
 
 def installed(site: Path, **files: str | bytes) -> Distribution:
     """The one distribution of a site-packages folder, after these files were put there."""
-    (found,) = read_distributions(LiveSystem(), [str(put(site, files))])
+    (found,) = read_distributions(System(), [str(put(site, files))])
     return found
 
 
@@ -144,7 +144,7 @@ def test_an_editable_install_runs_from_its_source(
 def test_an_editable_install_whose_source_is_gone(site_packages: Path, tmp_path: Path) -> None:
     dist_info(site_packages, "gone", url=(tmp_path / "gone").as_uri(), dir_info={"editable": True})
     (site_packages / "linked.egg-link").write_text(f"{tmp_path}/linked\n.\n")
-    found = {item.name: item for item in read_distributions(LiveSystem(), [str(site_packages)])}
+    found = {item.name: item for item in read_distributions(System(), [str(site_packages)])}
     assert found["gone"].source_gone and found["linked"].source_gone
 
 
@@ -179,7 +179,7 @@ def test_two_distributions_of_one_module(empty_venv: Path, site_packages: Path) 
 
 def test_what_a_record_claims(site_packages: Path) -> None:
     dist_info(site_packages, "x", "1", "pkg/a.py", "single.py", "../../bin/tool", "x-1.dist-info/METADATA")
-    assert claimed_modules(LiveSystem(), installed(site_packages)) == {"pkg", "single"}
+    assert claimed_modules(System(), installed(site_packages)) == {"pkg", "single"}
 
 
 def test_exact_requirements_of_torchs_family(site_packages: Path) -> None:
@@ -194,34 +194,13 @@ def test_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     # numpy: a namespace package yields to the real one
     here = put(tmp_path / "here", {"torch.py": "", "numpy/x": "", "own.py": ""})
     source_of(here)
-    found = {item.module: item for item in read_shadows(LiveSystem(), str(here), packages)}
+    found = {item.module: item for item in read_shadows(System(), str(here), packages)}
     assert set(found) == {"diff_gaussian_rasterization", "torch"}
     assert not found["torch"].native
     (here / "diff_gaussian_rasterization" / f"_C.{TAG}.so").touch()
-    found = {item.module: item for item in read_shadows(LiveSystem(), str(here), packages)}
+    found = {item.module: item for item in read_shadows(System(), str(here), packages)}
     assert found["diff_gaussian_rasterization"].native
-    assert read_shadows(LiveSystem(), str(site_packages), packages) == (), (
-        "an installed package hides nothing"
-    )
-
-
-def test_python_agrees_about_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
-    """A folder without __init__.py does not hide an installed package, one with it does."""
-    source_of(site_packages, "where = 'installed'\n", "gsplat")
-    packages = probe(empty_venv).packages.value or ()
-    (tmp_path / "here" / "gsplat").mkdir(parents=True)
-    for files, wanted in (({}, "installed"), ({"__init__.py": "where = 'here'\n"}, "here")):
-        put(tmp_path / "here" / "gsplat", files)
-        said = subprocess.run(
-            [str(empty_venv), "-c", "import gsplat; print(gsplat.where)"],
-            cwd=tmp_path / "here",
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        assert said == wanted
-        ours = read_shadows(LiveSystem(), str(tmp_path / "here"), packages)
-        assert bool(ours) is (wanted == "here")
+    assert read_shadows(System(), str(site_packages), packages) == (), "an installed package hides nothing"
 
 
 @pytest.mark.parametrize(("handler", "catches"), TABLE["guarded-imports"])
@@ -236,7 +215,7 @@ def test_guarded_imports(handler: str, catches: str | None) -> None:
 @pytest.mark.parametrize(("text", "imports"), TABLE["who-imports-torch-by-itself"])
 def test_who_imports_torch_by_itself(tmp_path: Path, text: str, imports: bool | None) -> None:
     source_of(tmp_path, text, "simple_knn")
-    (found,) = read_packages(LiveSystem(), [str(tmp_path)], (), ())
+    (found,) = read_packages(System(), [str(tmp_path)], (), ())
     assert found.imports_torch is imports
 
 

@@ -13,14 +13,14 @@ from packaging.utils import canonicalize_name
 
 from splatfix import facts
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.environment import probe as environment
 from tests.files import put
 from tests.tables import data
 
 TABLE = data(__file__)
 
-SYSTEM = LiveSystem()
+SYSTEM = System()
 
 
 def other_pythons() -> list[str]:

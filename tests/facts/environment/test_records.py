@@ -4,8 +4,8 @@ import base64
 import hashlib
 from pathlib import Path
 
-from splatfix.facts.environment.records import altered_files
-from splatfix.facts.system.live import LiveSystem
+from splatfix.facts.environment.packages import altered_files
+from splatfix.facts.system.live import System
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
 from splatfix.model import AlteredFile, Distribution, SplatPackage
@@ -35,13 +35,13 @@ def installed(site: Path) -> Distribution:
 def test_files_are_compared_with_their_record(tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     torch = installed(site)
-    assert list(altered_files(LiveSystem(), [torch], ())) == []
+    assert list(altered_files(System(), [torch], ())) == []
     (site / "torch/utils/cpp_extension.py").write_bytes(b"def check():\n    pass\n")
     (site / "torch/optim/adam.py").write_bytes(b"beta = 0.1\n")
     (site / "torch/optim/sgd.py").unlink()
     (site / "torch/lib/libtorch_cpu.so").write_bytes(b"\x7fELF")
     (site / "torch/onnx/symbolic.py").write_bytes(b"")
-    system = RecordingSystem(LiveSystem(env={}), tmp_path / "recorded")
+    system = RecordingSystem(System(env={}), tmp_path / "recorded")
     altered = tuple(altered_files(system, [torch], ()))
     assert {item.path: item.found for item in altered} == {
         "torch/utils/cpp_extension.py": "22 bytes, not 36",
@@ -59,12 +59,12 @@ def test_editable_installs_and_other_packages_are_passed_over(tmp_path: Path) ->
     (tmp_path / "torch/optim/adam.py").unlink()
     location = str(tmp_path)
     editable = Distribution("torch", "2.13.0", location, editable=True)
-    assert not list(altered_files(LiveSystem(), [editable], ()))
+    assert not list(altered_files(System(), [editable], ()))
     (tmp_path / "torch-2.13.0.dist-info").rename(tmp_path / "simple_knn-1.dist-info")
     knn = Distribution("simple_knn", "1", location)
-    assert not list(altered_files(LiveSystem(), [torch, knn], ())), (
+    assert not list(altered_files(System(), [torch, knn], ())), (
         "one has no RECORD, the other is no splatting package"
     )
     package = SplatPackage("simple_knn", location, ("simple_knn",))
-    (item,) = altered_files(LiveSystem(), [knn], [package])
+    (item,) = altered_files(System(), [knn], [package])
     assert item == AlteredFile("simple_knn", "1", "torch/optim/adam.py", "not there")

@@ -1,12 +1,9 @@
 """GPUs and driver by every road: NVML, libcuda, nvidia-smi, /proc, the device tree, the PCI bus, system_profiler."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from splatfix.core.runner import Completed
 from splatfix.facts.machine import adapters as pci
 from splatfix.facts.machine import gpu as gpus
 from tests.facts.conftest import MachineOf
@@ -14,11 +11,6 @@ from tests.tables import data
 
 TABLE = data(__file__)
 
-SMI = (
-    "nvidia-smi",
-    "--query-gpu=index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid",
-    "--format=csv,noheader,nounits",
-)
 CUDA = ("py", "{splatfix}/facts/machine/probe_cuda.py", "libcuda.so.1")
 NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 
@@ -32,13 +24,6 @@ def bus(slot: str, vendor: str, device: str, kind: str = "0x030000") -> dict[str
     }
 
 
-def test_nvidia_smi_with_not_available_fields(machine_of: MachineOf) -> None:
-    text = "0, NVIDIA GB10, 12.1, 580.159.03, [N/A], 0000000F:01:00.0, GPU-e24bed87-5853-1036-cbfc-b54eac6acda1\n"
-    seen = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: text}, exists=["/dev/nvidiactl"]))
-    assert [(g.name, g.cc, g.memory_total) for g in seen.gpus.value or ()] == [("NVIDIA GB10", "12.1", None)]
-    assert seen.driver.value.version == "580.159.03"
-
-
 def test_a_size_that_nvml_does_not_know_is_cudas(machine_of: MachineOf) -> None:
     """A GB10 has the machine's memory. Of a card that is cut into instances CUDA lists one, under a UUID of its own."""
     whole = {"name": "NVIDIA GB10", "memory_total": None, "uuid": "GPU-1"}
@@ -47,13 +32,6 @@ def test_a_size_that_nvml_does_not_know_is_cudas(machine_of: MachineOf) -> None:
     answer = {"init": 0, "cuda": 13000, "gpus": [{"uuid": u, "memory_total": size} for u, size in of_cuda]}
     machine = machine_of(nvml={"gpus": given}, commands={CUDA: json.dumps(answer)}, exists=["/dev/nvidiactl"])
     assert [gpu.memory_total for gpu in gpus.probe(machine).gpus.value or ()] == [7, 5, None, None]
-
-
-def test_an_old_nvidia_smi_knows_no_capability(machine_of: MachineOf) -> None:
-    answer = {"returncode": 2, "stdout": 'Field "compute_cap" is not a valid field to query.\n'}
-    found = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: answer}, exists=["/dev/nvidiactl"])).gpus
-    assert found.value is None
-    assert "compute_cap" in found.error
 
 
 def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
@@ -91,35 +69,12 @@ def test_cards_by_their_pci_id(
     assert (card.name, card.cc) == (name, cc)
 
 
-def test_the_machines_own_database_names_what_ours_does_not(machine_of: MachineOf) -> None:
-    database = (
-        "10dd  Enhance-3D\n10de  NVIDIA Corporation\n\tfffe  GB299 [GeForce RTX 9999]\n\t\t1043 0001  Board\n"
-        "10df  Emulex\n\tffff  X\n"
-    )
-    files = {**bus("0000:01:00.0", "10de", "fffe"), "/usr/share/misc/pci.ids": "# list\n" + database}
-    (card,) = pci.cards(machine_of(files=files))
-    assert card.name == "NVIDIA GeForce RTX 9999"
-    assert card.cc is None, "no chip of that name is known"
-
-
 def test_audio_functions_and_bridges_are_no_cards(machine_of: MachineOf) -> None:
     assert pci.cards(machine_of(files=bus("0000:01:00.1", "10de", "22e9", "0x040300"))) == ()
 
 
-def test_programs_that_ask_eight_sleeping_gpus_have_time(
-    machine_of: MachineOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_that_ask_eight_sleeping_gpus_have_time(machine_of: MachineOf) -> None:
     """Each GPU is woken in turn where no persistence daemon keeps them awake."""
     files = {f"/proc/driver/nvidia/gpus/0000:0{number}:00.0/power": "" for number in range(8)}
-    machine = machine_of(nvml=NO_NVML, files=files, exists=["/dev/nvidiactl"])
-    limits: dict[str, float] = {}
-    answered = machine.run
-
-    def run(argv: Sequence[str], timeout: float, **more: Any) -> Completed:
-        limits[argv[0]] = timeout
-        return answered(argv, timeout, **more)
-
-    monkeypatch.setattr(machine, "run", run)
-    gpus.probe(machine)
-    assert limits == {"nvidia-smi": 36.0, machine.python: 48.0}
+    assert gpus.for_all_gpus(machine_of(files=files), 20.0) == 48.0
     assert gpus.for_all_gpus(machine_of(), 8.0) == 8.0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.model import ArchVariable, CudaSwitches, Source
 from tests.tables import data
 

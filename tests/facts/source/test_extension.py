@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import read_source, walk_extensions
+from splatfix.facts.checkout import read_source, walk_extensions
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.reader import FolderReader

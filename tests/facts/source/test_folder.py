@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import (
+from splatfix.core.reading import resolved_folder
+from splatfix.facts.checkout import (
     as_typed,
     has_build_file,
     holds_everything,
@@ -12,7 +13,6 @@ from splatfix.facts import (
     is_empty,
     packages_in,
     read_package,
-    resolved_folder,
     source_texts,
     subfolders,
     telling_paths,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.source_pattern import NamePattern
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.facts.source.program import Program, read_program
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import find_scripts, read_scripts

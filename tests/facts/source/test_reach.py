@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import repository_of
+from splatfix.facts.checkout import repository_of
 from splatfix.facts.source.reach import levels_above
 from tests.files import put
 from tests.tables import data

@@ -8,11 +8,11 @@ import pytest
 
 from splatfix.binaries import BinaryError
 from splatfix.core.runner import Completed
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.system.live import CachingSystem
 
 
-class Slow(LiveSystem):
+class Slow(System):
     def __init__(self) -> None:
         super().__init__(env={})
         self.calls: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 
 from splatfix.binaries import BinaryError
 from splatfix.core.reading import Unread
-from splatfix.facts.system.live import CachingSystem, LiveSystem
+from splatfix.facts.system.live import CachingSystem, System
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
 
@@ -21,7 +21,7 @@ def pipe(tmp_path: Path) -> str:
 
 
 def test_no_question_waits_for_a_pipe(pipe: str) -> None:
-    system = CachingSystem(LiveSystem())
+    system = CachingSystem(System())
     assert system.read(pipe) is None and not system.starts_with_script(pipe)
     with pytest.raises(BinaryError, match="not a regular file"):
         system.contains(pipe, ["x"])
@@ -29,19 +29,13 @@ def test_no_question_waits_for_a_pipe(pipe: str) -> None:
 
 
 def test_files_of_the_kernel_are_no_finding() -> None:
-    system = LiveSystem()
+    system = System()
     assert system.read("/proc/self/mem") is None and system.read("/nowhere") is None
     assert system.unreadable() == ()
 
 
 def test_a_recording_keeps_what_was_unreadable(pipe: str, tmp_path: Path) -> None:
-    system = RecordingSystem(LiveSystem(), tmp_path / "recorded")
+    system = RecordingSystem(System(), tmp_path / "recorded")
     system.read(pipe)
     system.write("/usr/bin/python", redact=False)
     assert PlaybackSystem(RawMachine.read(tmp_path / "recorded")).unreadable() == (Unread(pipe, PIPE),)
-
-
-def test_texts_across_the_parts_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.so"
-    path.write_bytes(b"\x7fELF" + b"x" * ((1 << 20) - 7) + b"name\0" + b"y" * 10)
-    assert LiveSystem().contains(str(path), ["name", "other", "y"]) == ("name",)

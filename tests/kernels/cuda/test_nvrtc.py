@@ -19,7 +19,7 @@ import torch
 
 from splatfix.binaries import read_binary
 from splatfix.context.coverage import judge
-from splatfix.install.dropins import _OPTIONS
+from splatfix.install.dropins import KERNEL_VARIANTS
 from splatfix.kernels import gsplat_cuda, nvrtc
 from splatfix.kernels.nvrtc import Compiler, NoKernels, compile_kernels, find_compiler
 from splatfix.knowledge import Arch
@@ -133,7 +133,7 @@ def test_the_first_call_takes_seconds_and_the_next_process_milliseconds(compiler
     """All kernels of a training on an RTX 50: at most 5 s, and 50 ms where they are kept. Of this processor, not of the clock."""
     expected = [("ssim.cu", {}), ("knn.cu", {}), ("projection.cu", {})]
     for name in ("binning.cu", "blending.cu"):
-        expected += [(name, options) for options in _OPTIONS[name]]
+        expected += [(name, options) for options in KERNEL_VARIANTS[name]]
     taken = []
     for most in (5.0, 0.05):
         started = time.process_time()
