@@ -339,7 +339,7 @@ def installation(
         proves, limits = (RungName.RESOLVED, RungName.LOADS), (_NOTHING_NATIVE, *limits)
     # whose rasterizer is replaced by another stack's
     keys_by_name = {canonicalize_name(name): keys for name, keys in variants.items()}
-    conflicts = []
+    conflicts: list[str] = []
     for package in case.context.packages:
         names = (canonicalize_name(text) for text in (package.module, *package.distributions))
         for name in dict.fromkeys(names):
