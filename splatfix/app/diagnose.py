@@ -24,9 +24,7 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
-from splatfix.model.option import Options
-from splatfix.plan import NO_SOURCES, summarise
-from splatfix.plan.checkout import absolute
+from splatfix.model.option import NO_SOURCES, Options
 from splatfix.report import diagnosis
 from splatfix.report.console import table
 from splatfix.report.diagnosis_document import diagnosis_document
@@ -88,8 +86,10 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     options = None
     sources: tuple[str, ...] = ()
     if any(finding.status is Status.FAIL for finding in findings):
-        # containers and certify come with it, a quarter of a diagnosis, and of no use where nothing has to be done
+        # planner, containers and certify come with it, a third of a diagnosis, and of no use where nothing has to be done
         from splatfix.app.options import options_after
+        from splatfix.plan import summarise
+        from splatfix.plan.checkout import absolute
 
         summary = NO_SOURCES
         if request.repo is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 
 from splatfix.budget.model import Expected, Need, Span
@@ -110,8 +109,9 @@ def minutes_expected(need: Need, iterations: int) -> Expected | None:
     runs = [run for run in runs if run.like(need.photos, need.width, need.height)] or runs
     if not runs:
         return None
-    minutes = [run.seconds / run.iterations * iterations / 60.0 for run in runs]
-    note = f"median {statistics.median(minutes):.0f} of {len(runs)} published, on their GPU"
+    minutes = sorted(run.seconds / run.iterations * iterations / 60.0 for run in runs)
+    median = (minutes[(len(minutes) - 1) // 2] + minutes[len(minutes) // 2]) / 2
+    note = f"median {median:.0f} of {len(minutes)} published, on their GPU"
     if not stack.own:
         note += ", for another stack of its family"
     return Expected(min(minutes), max(minutes), _names(runs), note, runs[0].source)

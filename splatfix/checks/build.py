@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from splatfix.checks.evidence import set_or_unset, variable
+from splatfix.checks.evidence import variable
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.architectures import own_choice, own_variables, understood, written
@@ -51,10 +51,9 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
         numbers = re.findall(r"(\d{1,2})\.?(\d[af]?)(?!\d)", value)
         archs = Arch.known_among(".".join(number) for number in numbers)
         yield this.fail(
-            "dotted" if own.dotted else "plain",
             subject=name,
             evidence=variable(context, name),
-            remedy=set_or_unset(name, written(own, archs)),
+            remedy=set_variable(name, written(own, archs) or None),
             label=label,
             example=written(own, [Arch(8, 6)]),
             name=name,
@@ -148,8 +147,8 @@ def arch_list_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
 @check("arch-list-misses-gpu")
 def arch_list_misses_gpu(context: Context, this: Check) -> Iterator[Finding]:
     entries = _entries(context)
-    for target in context.targets if entries else ():
-        if not any(_serves(item, target, context) for item in entries):
+    for target in context.targets:
+        if entries and not any(_serves(item, target, context) for item in entries):
             yield this.warn(
                 subject=target.label,
                 evidence=Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),
@@ -248,8 +247,6 @@ def _for_targets(context: Context) -> Step:
 MEMORY_PER_JOB = 5 * 2**29
 """What one nvcc job on a file that includes torch's headers takes at its worst, with some air (measured: 1.5 to 2.3 GB).
 The installer plans with the same number."""
-
-
 # Enough for ten jobs of gsplat at once: with less a build may need swap.
 _WITHOUT_SWAP = 32 * 2**30
 # gsplat's own limit for its build at first use, where MAX_JOBS is not set (gsplat/cuda/_backend.py).

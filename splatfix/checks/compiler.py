@@ -155,9 +155,8 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
 
 def _newer_gcc(context: Context, oldest: int) -> Step:
     """Advise a gcc that torch's headers take; nvcc has its own limit, where there is a toolkit."""
-    toolkit, newest = context.build_toolkit, None
-    if toolkit is not None:
-        newest = toolkit.gcc_max
+    toolkit = context.build_toolkit
+    newest = toolkit.gcc_max if toolkit else None
     ways = "module load gcc, gcc-toolset, or conda's gxx_linux-64"
     install = f"Load or install gcc {oldest} or newer ({ways}) and set CC, CXX and CUDAHOSTCXX to it."
     return _compiler_within(context, "gcc", oldest, newest, install)

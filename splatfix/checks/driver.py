@@ -70,9 +70,9 @@ def driver_library_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     if driver.cuda_error:
         signs.append(f"CUDA error {driver.cuda_error}")
     yield this.fail(
-        "in-container" if context.machine.container else "",
         evidence=Evidence("driver", "; ".join(signs), context.machine.driver.found_via),
         versions=versions,
+        container=context.machine.container,
     )
 
 
@@ -91,13 +91,10 @@ def driver_library_missing(context: Context, this: Check) -> Iterator[Finding]:
     for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"):
         if name in context.variables:
             evidence.append(variable(context, name))
-    yield this.fail(
-        "in-container" if container else "",
-        evidence=evidence,
-        driver=driver,
-        container=container,
-        start=start_with_gpu(context),
-    )
+    case, start = "", start_with_gpu(context)
+    if container:
+        case = "in-container"
+    yield this.fail(case, evidence=evidence, driver=driver, container=container, start=start)
 
 
 @check("cuda-does-not-start", blocks=Blocks.START, bears_on=RungName.RESOLVED)
@@ -138,20 +135,14 @@ def _start_told_elsewhere(context: Context, driver: Driver, code: int | None) ->
 
 
 def _does_not_start(context: Context, this: Check, code: int | None) -> Finding:
-    cuda = context.machine.cuda
+    cuda, driver, container = context.machine.cuda, context.machine.driver.value, context.machine.container
     evidence = (reason(cuda.error), *_given(context))
     if cuda.absent:
-        case = "no-libcuda-in-container" if context.machine.container else "no-libcuda"
-        return this.fail(case, evidence=evidence)
+        return this.fail("no-libcuda", evidence=evidence, container=container)
     if code is None:
         return this.unknown(evidence=evidence)
     if code < 0:  # the child that called cuInit was ended by this signal
         return this.fail("crash", evidence=evidence, signal=-code)
-    return _refused(context, this, code)
-
-
-def _refused(context: Context, this: Check, code: int) -> Finding:
-    container, driver = context.machine.container, context.machine.driver.value
     known, error = drivers.start_failure(code), f"error {code}"
     if known is not None:
         error += f" ({known.name})"
@@ -161,10 +152,10 @@ def _refused(context: Context, this: Check, code: int) -> Finding:
     own_module = files is not None and not (container or context.machine.wsl)
     # 801 is how a vGPU without unified memory answers, whose host decides on that
     if code != _NOT_SUPPORTED and "nvidia-uvm" not in (files or ()) and (files or own_module):
-        return this.fail("no-uvm-in-container" if container else "no-uvm", evidence=evidence, code=code)
+        return this.fail("no-uvm", evidence=evidence, code=code, container=container)
     if code == NO_DEVICE and all(gpu.mig and not gpu.mig_devices for gpu in context.nvidia_gpus):
-        case = "no-mig-instance-in-container" if container else "no-mig-instance"
-        return this.fail(case, evidence=evidence, card=context.nvidia_gpus[0].index)
+        card = context.nvidia_gpus[0].index
+        return this.fail("no-mig-instance", evidence=evidence, card=card, container=container)
     if code == NO_DEVICE and driver and driver.nvml_error == _NO_PERMISSION:
         known = drivers.start_failure(_OPERATING_SYSTEM)  # NVML says more than CUDA
     if known is None:

@@ -55,10 +55,11 @@ def no_installer(context: Context, this: Check) -> Iterator[Finding]:
         name = f"{installer.kind} {installer.version}"
     if installer.program:
         evidence.append(Evidence(installer.program, installer.version, installers.found_via))
-    command = removed_by(context.facts)
+    case, command = "", removed_by(context.facts)
     if command:
+        case = "locked"
         evidence.append(Evidence("lock file", python.lock_file))
-    yield this.ok("locked" if command else "", evidence=evidence, name=name, command=command)
+    yield this.ok(case, evidence=evidence, name=name, command=command)
 
 
 @check("build-tools-missing")
@@ -67,13 +68,10 @@ def build_tools_missing(context: Context, this: Check) -> Iterator[Finding]:
         return
     missing = []
     if context.distribution("setuptools") is None:
-        requirement = "setuptools"
+        imported = context.torch.builder_imports if context.torch else ()
         # below the release that dropped what this torch's builder imports of it; the table begins with the oldest
-        for name, limit in SETUPTOOLS_DROPPED.items():
-            if context.torch is not None and name in context.torch.builder_imports:
-                requirement = f"setuptools<{limit}"
-                break
-        missing.append(requirement)
+        limits = [f"setuptools<{limit}" for name, limit in SETUPTOOLS_DROPPED.items() if name in imported]
+        missing += limits[:1] or ["setuptools"]
     if not context.distribution("wheel") and needs_wheel(context.facts):
         missing.append("wheel")
     if not context.distribution("ninja") and "ninja" not in context.machine.tools:
@@ -98,10 +96,8 @@ def setuptools_incompatible(context: Context, this: Check) -> Iterator[Finding]:
     for item in context.sources_to_build:
         importers.append((item.source.label, f"{item.path}/setup.py", item.source.imports))
     for name, limit in SETUPTOOLS_DROPPED.items():
-        if release(setuptools.version)[:1] < (limit,):
-            continue
         for importer, file, imports in importers:
-            if name in imports:
+            if name in imports and release(setuptools.version)[:1] >= (limit,):
                 imported = Evidence(file, f"imports {name}", "its source text")
                 yield this.fail(
                     evidence=(version_of(context, "setuptools"), imported),
@@ -158,7 +154,9 @@ def installed_package_breaks(context: Context, this: Check) -> Iterator[Finding]
         name, version = broken.distribution, context.version_of(broken.distribution)
         if not (record.breaks_installed(name, version) and record.when.holds(versions)):
             continue
-        report = this.ok if edited.issuperset(broken.files) else this.warn
+        report = this.warn
+        if edited.issuperset(broken.files):
+            report = this.ok
         command = ("splatfix", "install", name, "--in-place", *python_option(context.facts))
         yield report(
             subject=name,
@@ -218,11 +216,11 @@ def python_version_unsupported(context: Context, this: Check) -> Iterator[Findin
         report, case = this.ok, "undecided" if undecided else ""
     elif version and version > known:
         report = this.unknown
-    kind = f"{python.implementation}, {python.platform_tag}"
+    kind = f"{python.version} ({python.implementation}, {python.platform_tag})"
     latest = max(rows, key=lambda row: release(row.release))
     yield report(
         case,
-        evidence=Evidence("Python", f"{python.version} ({kind})", python.executable),
+        evidence=Evidence("Python", kind, python.executable),
         python=python,
         newest=max(fitting, key=release, default=""),
         undecided=max(undecided, key=release, default=""),

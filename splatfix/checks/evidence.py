@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from splatfix.checks.registry import Check, words_in
 from splatfix.context import Context
 from splatfix.core.reading import Unread
-from splatfix.core.step import Step, set_variable, step_of
+from splatfix.core.step import Step, step_of
 from splatfix.core.words import counted
 from splatfix.model import CheckoutSource, Compiler, Evidence, Finding, Status
 
@@ -21,13 +21,6 @@ def variable(context: Context, name: str) -> Evidence:
     # one that is set to nothing is another thing than one that is not set: CUDA_VISIBLE_DEVICES="" hides all GPUs
     value = context.variables.get(name, "not set") or "(empty)"
     return Evidence(name, value, "environment variable")
-
-
-def set_or_unset(name: str, value: str) -> Step:
-    """Set a variable to what is left of its value; unset it where nothing is."""
-    if not value:
-        return set_variable(name, None)
-    return set_variable(name, value)
 
 
 def lack_for_builds(context: Context) -> Status:

@@ -19,8 +19,6 @@ check = checks_of("gpu")
 
 _ORDER = "CUDA_DEVICE_ORDER"
 _NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
-
-
 # Blackwell, sm_100 and newer: its driver has NVIDIA's open kernel modules only.
 _NEEDS_OPEN = 100
 
@@ -223,6 +221,9 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     confinement = machine.confinement.value
     if machine.wsl and confinement is not None and not confinement.wsl_device:
         evidence.append(Evidence("/dev/dxg", "not here", "WSL2's way to the GPU"))
+    container = f"{machine.container} container"
+    if machine.wsl:
+        container += " in WSL2"
     if requested in ("", "void", "none"):
         report, case = this.skip, "hidden"
     elif cards_of_host and not context.goal.targets:
@@ -238,7 +239,7 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
         case,
         evidence=evidence,
         requested=requested,
-        container=f"{machine.container} container" + (" in WSL2" if machine.wsl else ""),
+        container=container,
         cards=counted(len(cards_of_host), "NVIDIA card"),
         start=start_with_gpu(context),
     )
@@ -249,7 +250,9 @@ def docker_gpu_runtime_missing(context: Context, this: Check) -> Iterator[Findin
     toolkit = context.machine.container_toolkit
     if toolkit.value is None or not context.nvidia_gpus or context.machine.container is not None:
         return
-    report = this.ok if toolkit.value else this.skip
+    report = this.skip
+    if toolkit.value:
+        report = this.ok
     parts = ", ".join(toolkit.value) or "no part of it"
     yield report(evidence=Evidence("container toolkit", parts, toolkit.found_via))
 

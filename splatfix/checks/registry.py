@@ -84,6 +84,8 @@ class Words(Struct, frozen=True):
     summary: str
     remedy: tuple[str | Mapping[str, Any], ...] = ()
     """Each as :func:`splatfix.core.step.step_of` takes it, or one blank alone for steps that the check makes: ``{install}``."""
+    in_container: tuple[str | Mapping[str, Any], ...] = ()
+    """The remedy instead, where the blank ``container`` is filled: what is wrong is mended on its host."""
     link: str = ""
 
 
@@ -204,8 +206,11 @@ class Check(Struct, frozen=True):
 
 
 def _remedy(words: Words, blanks: Mapping[str, object]) -> Iterator[Step]:
-    for line in words.remedy:
-        made = blanks.get(line[1:-1]) if isinstance(line, str) else None
+    lines = words.remedy
+    if words.in_container and blanks.get("container"):
+        lines = words.in_container
+    for line in lines:
+        made = blanks.get(str(line)[1:-1])
         if isinstance(made, Step):
             yield made
         elif isinstance(made, (tuple, list)):

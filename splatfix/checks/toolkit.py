@@ -85,7 +85,9 @@ def cuda_home_wrong(context: Context, this: Check) -> Iterator[Finding]:
         evidence.append(Evidence("nvcc's own root", choice.real_root, "nvcc --dryrun (TOP)"))
     if choice.has_headers:
         report, case = this.warn, ""
-    remedy = set_variable("CUDA_HOME", home) if home else None
+    remedy = None
+    if home:
+        remedy = set_variable("CUDA_HOME", home)
     yield report(case, evidence=evidence, remedy=remedy, choice=choice, root=choice.root or "(empty)")
 
 

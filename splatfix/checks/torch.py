@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import reason, set_or_unset, torch_cuda, torch_version, variable, version_of
+from splatfix.checks.evidence import reason, torch_cuda, torch_version, variable, version_of
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.commands import pip, python_option
@@ -50,7 +50,9 @@ def torch_import_fails(context: Context, this: Check) -> Iterator[Finding]:
     for probe in context.environment.imports:
         if probe.module == "torch":
             result = ": ".join(filter(None, (probe.outcome, probe.detail)))
-            report = this.ok if probe.ok else this.fail
+            report = this.fail
+            if probe.ok:
+                report = this.ok
             yield report(evidence=Evidence("import torch", result, "child process"), probe=probe)
 
 
@@ -66,7 +68,8 @@ def cpu_only_torch(context: Context, this: Check) -> Iterator[Finding]:
         remedy = torch_for(context, context.targets)
         yield this.fail(evidence=torch_cuda(context), remedy=remedy, torch=torch, gpu=gpu)
     elif not torch.hip:  # ROCm on an AMD machine that nobody asked to serve NVIDIA's is as it should be
-        yield this.skip("macos" if context.machine.system == "darwin" else "", evidence=torch_cuda(context))
+        case = {"darwin": "macos"}.get(context.machine.system, "")
+        yield this.skip(case, evidence=torch_cuda(context))
 
 
 @check("torch-arch-unsupported", bears_on=RungName.RESOLVED, gpu_code=True)
@@ -129,42 +132,29 @@ def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]
         command = ("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH")
         return (run(*command, text="Show the command that installs torch for your GPU"),)
     serves_all = context.torch_wheel
-    best = serves_all
-    if best is None:
-        best = next(iter(builds_for(context.facts, [target.arch for target in targets])), None)
+    best = serves_all or next(iter(builds_for(context.facts, [target.arch for target in targets])), None)
     if best is None:
         text = "No torch build in splatfix's tables supports these GPUs with this driver and Python together."
         return (say(text),)
     _, arguments = torch_releases.replacing_words(best.torch, best.tag, torch_family(context.facts))
     if serves_all:
-        rebuild = "Then rebuild every CUDA extension"
-        return (
-            pip(context.facts, "install", *arguments),
-            context.reinstall(*context.owners, text=rebuild, targets=targets),
-        )
+        again = context.reinstall(*context.owners, text="Then rebuild every CUDA extension", targets=targets)
+        return (pip(context.facts, "install", *arguments), again)
     labels = " and ".join(target.label for target in context.targets)
-    alone = f"For {targets[0].arch.sm}, in an environment of its own"
-    return (
-        run(
-            *("FOLDER/bin/python", "-m", "pip", "install", *arguments),
-            text=f"No single torch build supports {labels}. {alone}",
-        ),
-        say(
-            "Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."
-        ),
-    )
+    alone = f"No single torch build supports {labels}. For {targets[0].arch.sm}, in an environment of its own"
+    keep = "Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."
+    return (run("FOLDER/bin/python", "-m", "pip", "install", *arguments, text=alone), say(keep))
 
 
 def pinned_torch(context: Context) -> Pin | None:
     """Return the exact torch release that the checkout pins, where no torch is installed yet and the tables know the release."""
     if context.checkout is None or context.environment.torch_installed.value is not False:
         return None
-    for pin in context.checkout.pins:
-        if pin.name.lower() in ("torch", "pytorch") and pin.spec.startswith("=="):
-            if torch_releases.release(pin.spec.removeprefix("==")):
-                return pin
-            return None
-    return None
+    pins = (pin for pin in context.checkout.pins if pin.name.lower() in ("torch", "pytorch"))
+    pin = next((pin for pin in pins if pin.spec.startswith("==")), None)
+    if pin is None or torch_releases.release(pin.spec.removeprefix("==")) is None:
+        return None
+    return pin
 
 
 @check("numpy2-abi-mismatch")
@@ -237,7 +227,7 @@ def alloc_conf_crash(context: Context, this: Check) -> Iterator[Finding]:
     yield report(
         case,
         evidence=(variable(context, name), torch_version(context)),
-        remedy=set_or_unset(name, others),
+        remedy=set_variable(name, others or None),
         torch=torch,
         clash=clash,
     )

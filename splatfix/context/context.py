@@ -68,23 +68,19 @@ class Context(PendingBuilds, frozen=True, dict=True):
         if self.targets and (self.own_targets or AUTO not in self.goal.targets):
             return None
         gpus = self.machine.gpus
-        others = [gpu for gpu in gpus.value or () if gpu not in self.nvidia_gpus]
-        todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
         if gpus.value is None and gpus.error:
-            problem = f"Which GPUs this machine has is not known ({gpus.error})."
-        elif self.nvidia_gpus:
-            problem = f"The compute capability of {self.nvidia_gpus[0].name} could not be read."
-        elif self.unused_cards:
-            card = self.unused_cards[0]
-            problem = f"{card.name} is on the PCI bus, but no NVIDIA driver lists it for programs here."
+            return NotHere.of("context.gpus-not-known", error=gpus.error)
+        if self.nvidia_gpus:
+            return NotHere.of("context.cc-not-known", gpu=self.nvidia_gpus[0].name)
+        if self.unused_cards:
+            card, todo = self.unused_cards[0], None
             example = Arch.known(card.cc)
             if example:
-                todo = say(f"To build for it all the same, name it: --target {example.sm}")
-        elif others:
-            problem = f"This machine has no NVIDIA GPU to build for, but {others[0].name}."
-        else:
-            problem = "This machine shows no NVIDIA GPU to build for."
-        return NotHere.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
+                todo = (say(f"To build for it all the same, name it: --target {example.sm}"),)
+            return NotHere.of("context.card-not-listed", gpu=card.name, todo=todo)
+        if gpus.value:
+            return NotHere.of("context.gpu-of-another-vendor", gpu=gpus.value[0].name)
+        return NotHere.of("context.no-gpu-to-target")
 
     def judge(self, code: Iterable[Fatbin | FatbinGroup], arch: Arch) -> Coverage:
         """Judge whether code in this environment runs on a GPU, with this machine's driver and torch's CUDA."""
@@ -94,15 +90,15 @@ class Context(PendingBuilds, frozen=True, dict=True):
         """Build ``splatfix install SOURCE --python ... --target sm_120`` for the targets, or those given here; a command only
         where nothing of it is left to a person: ``SOURCE`` and ``ARCH`` stand for what is not known."""
         archs = target_options(dict.fromkeys(target.arch for target in targets or self.targets))
-        refuses, environment = False, python_option(self.facts)
+        environment = python_option(self.facts)
         # it takes an environment of its own, which only the person can name
         if self.interpreter is not None and self.interpreter.externally_managed:
-            refuses, environment = True, ("--python", "FOLDER")
-        argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
+            environment = ("--python", "FOLDER")
+        options = (*environment, *(archs or ("--target", "ARCH")))
         kind = "install-nvrtc" if "nvrtc" in sources else "install"
-        if archs and sources and not refuses:
-            return run(*argv, *archs, text=text, kind=kind, sources=sources)
-        return run(*argv, *(archs or ("--target", "ARCH")), text=text, kind=kind, sources=sources)
+        return run(
+            "splatfix", "install", *(sources or ("SOURCE",)), *options, text=text, kind=kind, sources=sources
+        )
 
     def reinstall(self, *distributions: str | None, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
         """Build ``splatfix install`` of the own sources of what is installed, as far as all of them are known."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from splatfix.core.versions import dotted, major_minor, release
-from splatfix.core.words import counted
+from splatfix.core.words import counted, verb
 from splatfix.facts import Binary, EntryKind, Fatbin
 from splatfix.knowledge import archs, drivers
 from splatfix.model import FatbinGroup
@@ -57,10 +57,9 @@ class Coverage(Struct, frozen=True):
             return f"its PTX is newer than the driver can compile for {self.target}"
         if not self.total:
             return "it carries no GPU code"
-        lacking, verb = len(self.missing) + len(self.too_new_ptx), "have"
-        if lacking == 1:
-            verb = "has"
-        return f"{lacking} of {counted(self.total, 'fatbin')} {verb} no code for {self.target}"
+        lacking = len(self.missing) + len(self.too_new_ptx)
+        has = verb(lacking, "has", "have")
+        return f"{lacking} of {counted(self.total, 'fatbin')} {has} no code for {self.target}"
 
 
 def judge(

@@ -81,14 +81,10 @@ class Gpus(Inventory, frozen=True, dict=True):
     def hides_all(self) -> bool:
         """CUDA_VISIBLE_DEVICES alone leaves programs without a GPU: CUDA finds one as soon as it is not set, or the value
         leaves none of any number of GPUs. That CUDA finds no device while it is set does not show this."""
-        machine, driver, reading = self.machine, self.machine.driver.value, self.visible_value
+        machine, reading = self.machine, self.visible_value
         if reading is None or machine.cuda.value or not self.nvidia_gpus:
             return False
-        if machine.cuda_unfiltered.known or reading.places == ():
-            return True
-        # an instance that the driver does not tell of, on facts from a splatfix that did not ask twice
-        refused = driver is not None and driver.cuda_error == NO_DEVICE
-        return reading.places is None and refused and not machine.cuda_unfiltered.error
+        return machine.cuda_unfiltered.known or reading.places == ()
 
     @cached_property
     def visible_gpus(self) -> tuple[Gpu, ...]:

@@ -28,9 +28,8 @@ def compiled_module(context: Context, dropin: Dropin) -> str:
 
 def other_releases(context: Context, dropin: Dropin) -> tuple[Step, ...]:
     """Build the commands that install releases of the host which the drop-in was made for, the newest first."""
-    releases = sorted(dropin.host_releases, key=release, reverse=True)
-    texts = ["Install a release that it was made for"] + ["Or"] * len(releases)
-    return tuple(
-        pip(context.facts, "install", f"{dropin.host}=={version}", text=text)
-        for version, text in zip(releases, texts, strict=False)
-    )
+    steps, text = [], "Install a release that it was made for"
+    for version in sorted(dropin.host_releases, key=release, reverse=True):
+        steps.append(pip(context.facts, "install", f"{dropin.host}=={version}", text=text))
+        text = "Or"
+    return tuple(steps)

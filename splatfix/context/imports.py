@@ -1,9 +1,9 @@
 """Which modules that Python code imports the target environment lacks, and where each comes from."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
-from msgspec import Struct, field
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from splatfix.context.commands import pip
@@ -18,17 +18,17 @@ from splatfix.model import Facts, ImportedModule, Pin, Source
 class MissingModules(Struct, frozen=True):
     """Modules that code imports when it starts, and that are not there."""
 
-    places: tuple[ImportedModule, ...] = ()
+    places: list[ImportedModule] = []
     """Each with where it is imported first."""
-    requirements: tuple[str, ...] = ()
+    requirements: list[str] = []
     """What pip brings them by."""
-    modules: tuple[str, ...] = ()
+    modules: list[str] = []
     """What ``requirements`` bring, as it is imported."""
-    repositories: tuple[Repository, ...] = ()
+    repositories: list[Repository] = []
     """What has to be compiled against the installed torch."""
-    unknown: tuple[str, ...] = ()
+    unknown: list[str] = []
     """Modules of which it is not known what brings them."""
-    addresses: Mapping[str, str] = field(default_factory=dict)
+    addresses: dict[str, str] = {}
     """Of modules that the code's own lists take from git: from where."""
 
 
@@ -57,40 +57,29 @@ def missing_modules(
         # its own check tells of what a known breakage took away
         if record.uses and record.when.holds(versions):
             skipped |= record.uses.names
-    missing: dict[str, ImportedModule] = {}
-    requirements: dict[str, None] = {}
-    modules: list[str] = []
-    repositories: list[Repository] = []
-    unknown: list[str] = []
-    addresses: dict[str, str] = {}
+    missing = MissingModules()
     for need in needs:
         # torch has the module, which only passes on to the package
         module = need.name.replace("torch.utils.tensorboard", "tensorboard")
-        if module in installed or need.name in skipped or need.name in missing:
+        if module in installed or need.name in skipped:
             continue
-        missing[need.name] = need
-        repository = repository_of(need.name)
-        pin = pins.get(canonicalize_name(need.name))
+        skipped.add(need.name)
+        missing.places.append(need)
+        repository, pin = repository_of(need.name), pins.get(canonicalize_name(need.name))
         requirement = requirement_of(need.name)
         if pin:
             requirement = requirement or pin.name
         if pin and pin.address:
-            addresses[need.name] = pin.address
+            missing.addresses[need.name] = pin.address
         elif repository:
-            repositories.append(repository)
+            missing.repositories.append(repository)
         elif requirement:
-            requirements[requirement] = None
-            modules.append(module)
+            missing.modules.append(module)
+            if requirement not in missing.requirements:
+                missing.requirements.append(requirement)
         else:
-            unknown.append(need.name)
-    return MissingModules(
-        tuple(missing.values()),
-        tuple(requirements),
-        tuple(modules),
-        tuple(repositories),
-        tuple(unknown),
-        addresses,
-    )
+            missing.unknown.append(need.name)
+    return missing
 
 
 def from_git(facts: Facts, missing: MissingModules) -> tuple[Step, ...]:

@@ -2,6 +2,7 @@
 
 import re
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
@@ -26,9 +27,6 @@ def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
     for text in source.requires:
         if name_of(text) == "torch" or met(facts, text):
             continue
-        # slow, and a diagnosis seldom comes here
-        from packaging.requirements import Requirement
-
         requirement = Requirement(text)
         lower = [str(limit) for limit in requirement.specifier if not limit.operator.startswith("<")]
         requirement.specifier = SpecifierSet(",".join(lower))
@@ -54,9 +52,6 @@ def needs_wheel(facts: Facts) -> bool:
 
 def met(facts: Facts, text: str) -> bool:
     """Tell whether the environment satisfies a requirement, or its marker leaves it out."""
-    # slow, and a diagnosis seldom comes here
-    from packaging.requirements import InvalidRequirement, Requirement
-
     try:
         requirement = Requirement(text)
     except InvalidRequirement:

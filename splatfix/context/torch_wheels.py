@@ -1,6 +1,7 @@
 """Which published torch build is advised for a machine: one choice for findings and options."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from splatfix.context.commands import pip
 from splatfix.context.compilers import family_of
@@ -113,28 +114,17 @@ def builds_for_all(
         python = None
     elif leaving_out == "glibc":
         glibc = None
-    common: list[RankedBuild] = []
-    for index, arch in enumerate(archs):
-        builds = builds_for_arch(
-            arch,
-            here.platform,
-            facts.machine.machine,
-            python=python,
-            glibc=glibc,
-            driver=driver,
-            include_unknown=include_unknown,
-        )
-        # a build is its row of the table, so that the same one is equal for every GPU
-        if index == 0:
-            common = list(builds)
-        else:
-            also = [item.build for item in builds]
-            common = [item for item in common if item.build in also]
+    builds_on = partial(builds_for_arch, python=python, glibc=glibc, driver=driver)
+    machine = (here.platform, facts.machine.machine)
+    rows = [builds_on(arch, *machine, include_unknown=include_unknown) for arch in archs]
     others = []
-    for item in common:
-        same_release = here.torch_version.startswith(f"{item.build.release}.")
-        if not same_release or here.torch_cuda != item.build.cuda:
-            others.append(item)
+    for ranked in rows[0]:
+        build = ranked.build
+        # a build is its row of the table, so that the same one is equal for every GPU
+        on_all = all(build in [item.build for item in row] for row in rows)
+        installed = here.torch_version.startswith(f"{build.release}.") and here.torch_cuda == build.cuda
+        if on_all and not installed:
+            others.append(ranked)
     return others
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from splatfix.model import Gpu
 
 NAME = "CUDA_VISIBLE_DEVICES"
+_TWICE = "it names a GPU twice, and CUDA then shows none"
 
 
 class Reading(Struct, frozen=True):
@@ -60,15 +61,11 @@ def _numbers(value: str, count: int) -> Reading:
         if number < count:
             good[str(number)] = None
     valid = ",".join(good)
-    repeated = _repeated(numbers)
-    if repeated:
-        return Reading((), f"it names GPU {repeated} twice, and CUDA then shows none", valid)
-    visible = tuple(itertools.takewhile(lambda number: number < count, numbers))
-    lost = ""
+    if len(set(numbers)) < len(numbers):
+        return Reading((), _TWICE, valid)
+    visible, lost = tuple(itertools.takewhile(lambda number: number < count, numbers)), ""
     if len(visible) < len(numbers):
-        lost = f"CUDA has no GPU {numbers[len(visible)]}, and stops there"
-        if count:
-            lost = f"CUDA has no GPU {numbers[len(visible)]} (its last is {count - 1}), and stops there"
+        lost = f"CUDA has no GPU {numbers[len(visible)]} (its last is {count - 1}), and stops there"
     elif not value.strip():
         lost = "it is empty, and CUDA stops there"
     elif odd:
@@ -89,21 +86,12 @@ def _uuids(value: str, gpus: Sequence[Gpu]) -> Reading:
     valid = ",".join(good.values())
     # a beginning that two UUIDs share names none
     visible = [places[0] for places in itertools.takewhile(lambda places: len(places) == 1, fitting)]
-    if _repeated(named) or _repeated(visible):
-        return Reading((), "it names a GPU twice, and CUDA then shows none", valid)
+    if len(set(named)) < len(named) or len(set(visible)) < len(visible):
+        return Reading((), _TWICE, valid)
     lost = ""
     if len(visible) < len(named):
-        several = len(fitting[len(visible)])
-        lost = f"no GPU has a UUID that begins with {named[len(visible)]}, and CUDA stops there"
-        if several:
-            lost = f"{several} UUIDs begin with {named[len(visible)]}, and CUDA stops there"
+        number = len(fitting[len(visible)])
+        lost = f"{number} UUIDs begin with {named[len(visible)]}, and CUDA stops there"
     elif len(named) < len(entries):
         lost = f"{entries[len(named)]!r} is no UUID as the first entry is, and CUDA stops there"
     return Reading(tuple(visible), lost, valid)
-
-
-def _repeated(entries: Sequence[str] | Sequence[int]) -> str:
-    for index, entry in enumerate(entries):
-        if entry in entries[:index]:
-            return str(entry)
-    return ""

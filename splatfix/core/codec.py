@@ -86,11 +86,7 @@ def fitting(kind: type[T], document: object, **defaults: object) -> T:
 
 
 def _part(kind: Any, data: Any) -> Any:
-    """Return what fits of the data.
-
-    Raises:
-        ValueError: none of it does.
-    """
+    """Return what fits of the data; a ``ValueError`` where nothing does."""
     origin, arguments = typing.get_origin(kind) or kind, typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return next((part for _, part in _parts((option, option, data) for option in arguments)), None)

@@ -65,11 +65,7 @@ def read_start(path: StrPath, most: int, offset: int = 0) -> bytes:
 
 
 def read_blocks(path: StrPath, most: int = MOST_INSTALLED) -> Iterator[bytes]:
-    """Return what a regular file holds, in blocks.
-
-    Raises:
-        OSError: it cannot be read, is no regular file, or is larger than ``most`` bytes.
-    """
+    """Return what a regular file holds, in blocks; an ``OSError`` where it is none, or is larger than ``most`` bytes."""
     with _opened(path) as handle:
         if os.fstat(handle).st_size > most:
             raise OSError(_too_large(most))

@@ -109,8 +109,8 @@ class Runner:
             return f"no answer within {timeout:g} s" if time.monotonic() >= started + timeout else ""
 
         process: subprocess.Popen[bytes] | None = None
-        _running.add(mark)
         try:
+            _running.add(mark)
             if _no_more.is_set():
                 return Completed(command, None, error=f"{command[0]} was not started: interrupted")
             try:
@@ -169,10 +169,7 @@ def _blocks(process: subprocess.Popen[bytes], overdue: Callable[[], str]) -> Ite
 
 
 def _follow(blocks: Iterable[bytes], on_line: Callable[[str], None] | None, log: Path | None) -> str:
-    """Return merged output, passed on line by line.
-
-    What an installer says fits in memory many times over: of more, the middle is not kept.
-    """
+    """Return merged output, passed on line by line. What an installer says fits in memory many times over."""
     kept = KeptLines()
     with log.open("a", encoding="utf-8") if log else nullcontext() as sink:
         output_log = OutputLog(sink) if sink else None
@@ -229,16 +226,17 @@ def interrupt() -> None:
 def _end_children() -> None:
     """Let threads that were given up end their children.
 
-    The watchdog is dismissed only where there are none: after us it ends also what was just being started.
+    The watchdog is dismissed only where none is left: after us it ends also what was just being started.
     """
-    left = _running or _no_more.is_set()
+    interrupted = _no_more.is_set()
     _no_more.set()
     until = time.monotonic() + 5
     while _running and time.monotonic() < until:
         time.sleep(0.01)
-    for process in _watchdogs if not left else ():
-        with suppress(subprocess.TimeoutExpired, OSError):
-            process.communicate(b".", timeout=1)
+    if not (interrupted or _running):
+        for process in _watchdogs:
+            with suppress(subprocess.TimeoutExpired, OSError):
+                process.communicate(b".", timeout=1)
 
 
 _preparing = threading.Lock()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from typing import Any
 
 # In the standard library since Python 3.11; before, the dependency tomli is the same code.
 _MODULE: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+# The parser takes its time for these: minutes for one key of many parts.
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){50}""")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -16,6 +20,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises:
         ValueError: with line and column when ``text`` is not TOML, or that it is nested too deeply.
     """
+    if _LONG_KEY.search(text):
+        raise ValueError("it has a key of more than fifty parts")
     try:
         document: dict[str, Any] = _MODULE.loads(text)
     except RecursionError as error:

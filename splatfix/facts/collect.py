@@ -60,11 +60,9 @@ def gather(
     # the machine's slow questions are under way while the environment is read
     machine_job = Job(lambda: machine.probe(live, folder, packaged))
     found: EnvironmentFacts = environment_job.value()
-    modules: list[str] = []
+    modules = [item.module for item in found.extensions.value or () if try_imports and item.importable]
     if found.torch_installed.value and (try_imports or not environment.torch_as_installed(live, found)):
-        modules.append("torch")
-    if try_imports:
-        modules += [item.module for item in found.extensions.value or () if item.importable]
+        modules.insert(0, "torch")
     probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
     facts = Facts(
         machine=machine_job.value(),

@@ -16,9 +16,6 @@ from splatfix.install.environment import Environment, cannot_restore
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.wheels import WheelFile
 
-# What pip puts between the tilde and the rest of a name (pip/_internal/utils/temp_dir.py, AdjacentTempDirectory).
-_STASH_LETTERS = "-~.=%0123456789"
-
 
 class OutsidePath(Exception):
     """A path that leads out of the environment, or into splatfix's own journal."""
@@ -162,6 +159,7 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
 
     touched = [path for path in listed if path not in foreign]
     touched += [one for path in new for one in (path, *bytecode_of(path))]
+    there = [path for path in dict.fromkeys(touched) if path.is_symlink() or path.is_file()]
     folders = [path for path in _folders(environment, touched) if path.is_dir()]
     will_write = [*new]
     lock = environment.prefix / ".lock"
@@ -170,9 +168,7 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     backup = Backup(
         wheel.name,
         version_before=", ".join(distribution.version for distribution in replaced),
-        saved=_copies(
-            folder, (path for path in dict.fromkeys(touched) if path.is_symlink() or path.is_file())
-        ),
+        saved=_copies(folder, there),
         will_write=tuple(will_write),
         folders_before=tuple(folders),
         folder_modes=tuple(path.stat().st_mode & 0o777 for path in folders),
@@ -196,12 +192,11 @@ def note_written(environment: Environment, backup: Backup) -> None:
     for path in backup.touched():
         if path.suffix == ".pyc":
             continue  # bytecode is written whenever somebody imports, and is nobody's work
-        content = path.read_bytes() if path.is_file() else None
         removed: list[str] = []
         if path in copies and path.name == EASY_INSTALL:
-            now = _lines(content or b"")
-            removed = [line for line in _lines(copies[path].read_bytes()) if line not in now]
-        written.append(WrittenFile(path, "" if content is None else _digest(content), tuple(removed)))
+            now = _lines(path)
+            removed = [line for line in _lines(copies[path]) if line not in now]
+        written.append(WrittenFile(path, sha256_of(path) if path.is_file() else "", tuple(removed)))
     replace(backup, written=tuple(written)).save(Places(environment))
 
 
@@ -240,15 +235,13 @@ def restore(environment: Environment, backup: Backup) -> tuple[str, ...]:
                 path.unlink(missing_ok=True)
         # the edit of a checkout writes nothing new, and no pip ran for it
         if backup.will_write:
-            paths = [(path, site) for path in saved for site in environment.sites]
-            tops = {path.relative_to(site).parts[0] for path, site in paths if path.is_relative_to(site)}
             known = {item.link or item.digest for item in backup.saved}
-            for stash in _find_stashes(environment):
-                if stash in backup.stashes_before:
-                    continue
-                # a pip that has finished leaves none: then it is of another run
-                if backup.written or not _remove_stash(stash, tops, known):
+            for stash in sorted({*_find_stashes(environment)}.difference(backup.stashes_before)):
+                # a pip that has finished leaves none: then it is of another run, as one that holds anything else
+                if backup.written or not all(_is_known(path, known) for path in (stash, *stash.rglob("*"))):
                     notes.append(f"{stash} is of another run of pip and was left alone")
+                else:
+                    shutil.rmtree(stash)
         for item in backup.saved:
             _put_back(item, backup)
         # empty folders that the installation made go, the deepest first; those that it removed come back
@@ -268,31 +261,17 @@ def restore(environment: Environment, backup: Backup) -> tuple[str, ...]:
 
 def _find_stashes(environment: Environment) -> list[Path]:
     """Find folders ``~name``: pip renames what it uninstalls so until it has succeeded; a killed pip leaves them."""
-    return [path for site in environment.sites for path in sorted(site.glob("~*"))]
+    named_so = [path for site in environment.sites for path in sorted(site.glob("~*"))]
+    return [path for path in named_so if path.is_dir() and not path.is_symlink()]
 
 
-def _remove_stash(stash: Path, tops: Iterable[str], known: Collection[str]) -> bool:
-    """Remove a stash whose every file is in a backup; False for one that holds anything else, which is left alone.
-
-    Args:
-        tops: names of what the backup has in site-packages, one of which pip has renamed.
-        known: SHA-256 of the files in the backup, and where its links lead.
-    """
-    if not any(top.endswith(stash.name[1:].lstrip(_STASH_LETTERS)) for top in tops):
-        return False
-    for path in (stash, *stash.rglob("*")):
-        if path.is_symlink():
-            if str(path.readlink()) not in known:
-                return False
-        elif path.is_dir() or path.suffix == ".pyc":  # bytecode is made anew by itself
-            continue
-        elif not path.is_file() or sha256_of(path) not in known:
-            return False
-    if stash.is_dir() and not stash.is_symlink():
-        shutil.rmtree(stash)
-    else:
-        stash.unlink()
-    return True
+def _is_known(path: Path, known: Collection[str]) -> bool:
+    """Tell whether nothing of a stash's file is lost without it: a backup has its digest, or where it leads as a link."""
+    if path.is_symlink():
+        return str(path.readlink()) in known
+    if path.is_dir() or path.suffix == ".pyc":  # bytecode is made anew by itself
+        return True
+    return path.is_file() and sha256_of(path) in known
 
 
 def _copies(folder: Path, paths: Iterable[Path]) -> tuple[SavedFile, ...]:
@@ -319,8 +298,8 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _lines(content: bytes) -> list[str]:
-    return content.decode("utf-8", "surrogateescape").splitlines()
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8", "surrogateescape").splitlines() if path.is_file() else []
 
 
 def _open_to(path: Path) -> int:
@@ -337,12 +316,12 @@ def _put_back(item: SavedFile, backup: Backup) -> None:
         path.symlink_to(item.link)
         return
     content = backup.copy_of(item).read_bytes()
-    for written in backup.written:
-        if written.path == path and path.name == EASY_INSTALL:
+    for written in backup.written if path.name == EASY_INSTALL else ():
+        if written.path == path:
             # as it is now, with the lines that the installation took out; as before if that is the same
-            lines = _lines(path.read_bytes()) if path.is_file() else []
+            lines = _lines(path)
             lines += [line for line in written.lines_removed if line not in lines]
-            if sorted(lines) != sorted(_lines(content)):
+            if sorted(lines) != sorted(_lines(backup.copy_of(item))):
                 content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
     # a name that is always the same, so that a restore killed here and done again leaves nothing behind, and short:
     # the file's own may be as long as the file system takes

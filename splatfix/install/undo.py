@@ -118,9 +118,7 @@ class Undoer(Struct):
 
     def standing(self) -> list[Entry]:
         """Return the entries, oldest first, that have something in the environment once those in progress are undone."""
-        return [
-            entry for entry in self.journal.entries() if entry.active and entry.status is EntryStatus.DONE
-        ]
+        return [one for one in self.journal.entries() if one.changes and one.status is EntryStatus.DONE]
 
     def revert(self, entry: Entry) -> RevertOutcome:
         """Make the environment what it was before that entry; nothing is touched before every step was found fit."""
@@ -135,14 +133,13 @@ class Undoer(Struct):
                     source, folder = step.source, backup.folder
                     raise SplatfixError.of("install.changed-since", source=source, folder=folder)
             elif step.done and step.digest:
-                name, installed = step.installed, self._installed(step.installed)
+                there = self._installed(step.installed)
                 # when somebody has removed it in the meantime, what was there before can still come back
-                if installed and [digest for _, digest in installed] != [step.digest]:
-                    uninstall = self.environment.command("uninstall", name)
-                    todo, version = run(*uninstall, text="Remove it if you do not want it"), installed[0][0]
-                    raise SplatfixError.of(
-                        "install.installed-by-others", todo=(todo,), name=name, version=version
-                    )
+                if there and [digest for _, digest in there] != [step.digest]:
+                    names = {"name": step.installed, "version": there[0][0]}
+                    uninstall = self.environment.command("uninstall", step.installed)
+                    todo = (run(*uninstall, text="Remove it if you do not want it"),)
+                    raise SplatfixError.of("install.installed-by-others", todo=todo, **names)
         if not self.dry_run:
             entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
         return self._undone(entry, backups, EntryStatus.REVERTED, "", self.notes)

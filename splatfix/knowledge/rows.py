@@ -38,8 +38,7 @@ def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -
 
 
 def _struct(kind: Any, row: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    readers = _readers(kind)
-    values = {name: read(row[name]) for name, read in readers if name in row and name not in given}
+    values = {name: read(row[name]) for name, read in _readers(kind) if name in row and name not in given}
     return kind(**values, **given)
 
 
@@ -48,38 +47,31 @@ def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     return tuple((item.name, _reader(item.type)) for item in fields(kind))
 
 
-def _as_it_stands(data: Any) -> Any:
-    return data
+_BY_KIND: dict[Any, Any] = {tuple[int, int]: pair, tuple[int, ...]: version, float: float}
+_BY_KIND |= {re.Pattern: re.compile, Step: step_of}
 
 
 @cache
 def _reader(hint: Any) -> Callable[[Any], Any]:
     """Return what makes of a value of TOML what it stands for, where that type is expected."""
     kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if hint in _BY_KIND or kind in _BY_KIND:
+        return typing.cast("Callable[[Any], Any]", _BY_KIND.get(hint) or _BY_KIND[kind])
     if kind in (types.UnionType, typing.Union):  # X | None; TOML has no null
         of_value = _reader(arguments[0])
         return lambda data: None if data in (None, False) else of_value(data)
-    if hint in (tuple[int, int], tuple[int, ...]):
-        return pair if hint == tuple[int, int] else version
-    if kind is re.Pattern:
-        return re.compile
-    if kind is Step:
-        return step_of
     if kind in (tuple, frozenset):
         of_item = _reader(arguments[0])
         return lambda data: kind(map(of_item, data))
     if kind is Mapping:
-        of_key, of_item = arguments[0] if arguments[0] is int else _as_it_stands, _reader(arguments[1])
+        of_key, of_item = int if arguments[0] is int else str, _reader(arguments[1])
         # TOML has no keys but texts
         return lambda data: {of_key(name): of_item(item) for name, item in data.items()}
-    if not isinstance(kind, type):
-        return _as_it_stands
     if hasattr(kind, "parse"):  # an architecture
-        parse: Callable[[Any], Any] = kind.parse
-        return parse
-    if issubclass(kind, Struct):
+        return lambda data: kind.parse(data)
+    if isinstance(kind, type) and issubclass(kind, Struct):
         return lambda data: _struct(kind, data, {})
-    return kind if issubclass(kind, Enum) or kind is float else _as_it_stands
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else lambda data: data
 
 
 def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:

@@ -344,7 +344,8 @@ def installation(
         names = (canonicalize_name(text) for text in (package.module, *package.distributions))
         for name in dict.fromkeys(names):
             _, sentence = other_variant(package, keys_by_name.get(name, ()))
-            conflicts += filter(None, [sentence])
+            if sentence:
+                conflicts.append(sentence)
     return replace(
         draft,
         steps=(*dependencies.steps, *first, *makers, *verifications, *installs),

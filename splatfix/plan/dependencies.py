@@ -141,7 +141,8 @@ def _lacks_of(facts: Facts, source: Source, together: Sequence[Source], *, built
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         to_build = [text for text in to_build if text != "ninja"]
         to_import = [text for text in to_import if text != "ninja"]
-    return Lacks(source, tuple(to_build), tuple(to_import), declared, imported, by_setup.unknown)
+    unknown = tuple(by_setup.unknown)
+    return Lacks(source, tuple(to_build), tuple(to_import), tuple(declared), imported, unknown)
 
 
 def _repository(requirement: str) -> Repository | None:

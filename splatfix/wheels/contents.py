@@ -196,7 +196,7 @@ def _prove_faces(reader: Reader, listed: Sequence[Member], wanted: Wanted) -> li
     faces = []
     for expected in wanted.packages:
         if expected.module not in sources:
-            raise SplatfixError.of("wheels.no-package", modules=expected.module)
+            raise SplatfixError.of("wheels.no-package", module=expected.module)
         face = face_of(expected.module)
         if difference := face_difference(face, expected):
             raise SplatfixError.of("wheels.wrong-face", difference=difference, source=wanted.source)
@@ -205,9 +205,9 @@ def _prove_faces(reader: Reader, listed: Sequence[Member], wanted: Wanted) -> li
         faces.append(f"{expected.module} is called as in {wanted.source}")
     if faces:
         return faces
-    called = {row.module for row in map(variant, wanted.variants) if row}
-    if called and not called & sources.keys():
-        raise SplatfixError.of("wheels.no-package", modules=" or ".join(sorted(called)))
+    row = variant(wanted.variant)
+    if row and row.module not in sources:
+        raise SplatfixError.of("wheels.no-package", module=row.module)
     rasterizers = [module for module in sources if any(row.kind == "rasterizer" for row in variants(module))]
     return [_prove_variant(face_of(module), wanted) for module in rasterizers]
 
@@ -216,12 +216,11 @@ def _prove_variant(face: PackageSource, wanted: Wanted) -> str:
     traits = Traits(face.settings, face.exports or None, face.returns, face.forward, face.classes or None)
     names = " or ".join(best_matches(face.module, traits)) or "none that splatfix knows"
     which = f"its rasterizer is the variant {names}, and returns {returns_of(face) or 'what cannot be read'}"
-    if not wanted.variants:
+    row = variant(wanted.variant)
+    if row is None:
         raise SplatfixError.of("wheels.variant-not-said", which=which)
-    if not any(explain_mismatch(key, traits) == () for key in wanted.variants):
-        rows = [row for row in map(variant, wanted.variants) if row]
-        expected = [f"{row.key}, which returns {', '.join(row.returns or ())}" for row in rows]
-        raise SplatfixError.of("wheels.wrong-variant", which=which, expected=" or ".join(expected))
+    if explain_mismatch(row.key, traits):
+        raise SplatfixError.of("wheels.wrong-variant", which=which, key=row.key, returns=row.returns or ())
     if face.returns is None:
         raise SplatfixError.of("wheels.unread-variant", which=which)
     return which

@@ -17,8 +17,8 @@ class Wanted(Struct, frozen=True):
     """The only public version that will do; "" for any."""
     packages: tuple[PackageSource, ...] = ()
     """The Python side of the source that it takes the place of."""
-    variants: tuple[str, ...] = ()
-    """Keys of the variants that will do, where there is no source to compare with."""
+    variant: str = ""
+    """The key of the variant that it must be, where there is no source to compare with."""
     source: str = ""
     """What asks for it, as ``install`` takes it: a folder, a name, a key of a variant."""
 

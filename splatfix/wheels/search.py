@@ -107,7 +107,7 @@ class Finder(Struct, frozen=True):
             # a clause, in which some is the stranger's own text
             what = error.what.rstrip(".")[:_LONGEST]
             rejected = Rejected(code=error.code, what=what, exit_code=error.exit_code)
-        except WebError as error:
+        except (WebError, OSError) as error:
             rejected = Rejected.of("wheels.unreachable", reason=error)
         except _DAMAGED as error:
             rejected = Rejected.of("wheels.damaged", reason=str(error)[:_LONGEST] or type(error).__name__)
@@ -148,7 +148,7 @@ def wanted_by_name(text: str) -> Wanted:
     """
     row = variant(text)
     if row:
-        return Wanted(row.module, variants=(row.key,), source=row.key)
+        return Wanted(row.module, variant=row.key, source=row.key)
     named = _NAME.fullmatch(text.strip())
     if named is None:
         raise SplatfixError.of("wheels.not-a-package", text=text)

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.facts import gather
 from splatfix.knowledge import stacks
 from splatfix.model import Extension, Fact, Facts, ImportProbe, Linkage, SplatPackage, Status
-from tests.archs import goal
 
 from .conftest import Changer, TorchWith, extension, loud, of, sass
 
@@ -66,27 +64,18 @@ def unpacked(requirement: str, python: Path, site: Path, downloads: Path) -> Fac
     return gather(str(python))
 
 
-def codes(facts: Facts) -> dict[str, Status]:
-    loud = (Status.WARN, Status.FAIL)
-    return {
-        item.code: item.status
-        for item in run_checks(make_context(facts, goal("sm_120")))
-        if item.status in loud
-    }
-
-
 @pytest.mark.slow
 def test_the_classifier(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     facts = unpacked("simple-knn==2.0.1", empty_venv, site_packages, tmp_path / "wheels")
-    assert codes(facts)["lookalike-package"] is Status.FAIL
+    assert loud(facts, "sm_120")["lookalike-package"].status is Status.FAIL
 
 
 @pytest.mark.slow
 def test_the_repackaging(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     facts = unpacked("gaussian-splatting==2.11.0", empty_venv, site_packages, tmp_path / "wheels")
-    found = codes(facts)
-    assert found["lookalike-package"] is Status.WARN
-    assert found["duplicate-runtimes"] is Status.WARN
+    found = loud(facts, "sm_120")
+    assert found["lookalike-package"].status is Status.WARN
+    assert found["duplicate-runtimes"].status is Status.WARN
     modules = {item.module: item for item in facts.environment.packages.value or ()}
     rasterizer = modules["gaussian_splatting.diff_gaussian_rasterization"]
     assert rasterizer.native_missing == () and rasterizer.exports_missing == ()

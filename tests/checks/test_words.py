@@ -13,14 +13,14 @@ from splatfix.checks.registry import words_in
 from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.model import Status
 
-ROOM = Path(sys.modules["splatfix.checks"].__file__ or "").parent
 CHECKS = [*all_checks(), *SCENE_CHECKS.values()]
 
 
 @cache
 def nodes(module: str) -> list[ast.AST]:
     """Of a module with checks, and of those whose functions make findings for them."""
-    files = [Path(sys.modules[module].__file__ or ""), ROOM / "evidence.py", ROOM / "scene" / "model.py"]
+    modules = (module, "splatfix.checks.evidence", "splatfix.checks.scene.model")
+    files = (Path(str(sys.modules[name].__file__)) for name in modules)
     return [node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
 
 
@@ -32,13 +32,11 @@ def test_a_case_is_named_and_its_blanks_are_filled(check: Check) -> None:
         for node in module
         if isinstance(node, ast.Call)
     ]
-    texts = {node.value for node in module if isinstance(node, ast.Constant)} | {
-        status.value for status in Status
-    }
+    texts = {getattr(node, "value", "") for node in module} | {status.value for status in Status}
     for case, words in check.wording.cases.items():
         assert case in texts, f"{check.code} never names {case}"
-        lines = [words.summary, words.link]
-        for line in words.remedy:
+        lines = [words.summary]
+        for line in (*words.remedy, *words.in_container):
             lines += [line] if isinstance(line, str) else [*line.get("argv", ()), line.get("text", "")]
         fields = {field for text in lines for _, field, _, _ in Formatter().parse(text) if field}
         blanks = {field.split(".")[0].split("[")[0] for field in fields}

@@ -13,7 +13,7 @@ from splatfix.context import Goal, make_context
 from splatfix.context.gpus import Gpus
 from splatfix.context.visible import read_value
 from splatfix.knowledge import Arch
-from splatfix.model import Driver, Fact, Facts, Gpu
+from splatfix.model import Fact, Facts, Gpu
 from tests.archs import goal
 from tests.checks.conftest import Changer, with_facts
 from tests.plan.machines import OLD_DRIVER, RTX_4090, RTX_5080, find_options, machine, refused
@@ -59,14 +59,6 @@ def test_what_cuda_drops_is_told(value: str, places: tuple[int, ...] | None, los
     assert (reading.places, reading.valid) == (places, valid)
     assert lost in reading.lost
     assert bool(lost) == bool(reading.lost)
-
-
-def test_no_gpu_is_visible_where_cuda_found_none(changed: Changer) -> None:
-    """A MIG instance may be one that we cannot know of, until CUDA says that there is none."""
-    machine = {"gpus": Fact(CARDS, "NVML"), "variables": {"CUDA_VISIBLE_DEVICES": "MIG-1"}}
-    assert Gpus(changed(**machine)).visible_gpus == CARDS
-    refused = Fact(Driver("575.57.08", "12.9", cuda_error=100), "libcuda")
-    assert Gpus(changed(**machine, driver=refused)).visible_gpus == ()
 
 
 def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:

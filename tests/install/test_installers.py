@@ -1,6 +1,5 @@
 """Environments without a pip of their own: uv installs there, or the pip beside splatfix, and all comes back."""
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from splatfix.install.environment import _LOCKED, Environment, open_environment,
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import open_wheel, write_wheel
 from tests.archs import request_for
+from tests.files import contents
 from tests.plan.machines import make_plan, refused
 
 from .environments import install, make_environment, run_in, snapshot, write_extension
@@ -91,7 +91,7 @@ def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Pa
         kept = cache / str(number)
         path.rename(kept)
         os.link(kept, path) if how == "hard links" else path.symlink_to(kept)
-    held = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in cache.iterdir()}
+    held = contents(cache)
     before = snapshot(bare)
     new = open_wheel(write_wheel(tmp_path / "new", "pkg", "2.0", {"pkg/__init__.py": b"new = True\n"}, ""))
     backup = make_backup(bare, new, tmp_path / "backup")
@@ -99,7 +99,7 @@ def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Pa
     assert (bare.purelib / "pkg" / "__init__.py").read_bytes() == b"new = True\n"
     restore(bare, backup)
     assert snapshot(bare) == before and len(held) > 2
-    assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in cache.iterdir()} == held
+    assert contents(cache) == held
 
 
 @pytest.mark.parametrize("kind", ["pip"], indirect=True)

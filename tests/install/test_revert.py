@@ -1,13 +1,9 @@
 """``splatfix revert --all`` and ``--dry-run``: what is said is then done, and a refusal is told with the rest."""
 
-import errno
 import json
 from pathlib import Path
-from unittest.mock import Mock
 
-import pytest
-
-from splatfix.install import Journal, RevertOutcome, revert, revert_all
+from splatfix.install import Journal, revert, revert_all
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import MANIFEST
 from tests.cli.conftest import Document
@@ -17,24 +13,10 @@ from tests.plan.machines import refused
 from .environments import Stages, install, pip, snapshot, write_extension
 
 
-def told(outcomes: tuple[RevertOutcome, ...]) -> list[tuple[str, str, str]]:
-    return [(item.subject, item.removed, item.restored) for one in outcomes for item in one.items]
-
-
-EVERYTHING = [("other_probe", "1.0", ""), ("tiny_probe", "2.0", "1.0"), ("tiny_probe", "1.0", "")]
-
-
 def add_to_record(target: Environment, name: str) -> None:
     """Somebody else has changed the installation since."""
     record = target.platlib / f"{name}-1.0.dist-info" / "RECORD"
     record.write_text(f"{record.read_text()}{name}/more.py,,\n")
-
-
-def test_a_file_system_without_locks_is_told(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = stages.at("three")
-    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.ENOLCK, "none to be had")))
-    first = revert(environment.python, dry_run=True)
-    assert told((first,)) == EVERYTHING[:1] and len(first.notes) == 1
 
 
 def test_two_of_one_version_are_told_apart(stages: Stages, tmp_path: Path) -> None:

@@ -1,11 +1,8 @@
-"""Proof before installation, on real wheels with real ELF files in them (their fat binaries are forged).
+"""Proof before installation, on forged wheels.
 
 And after it: an import that fails for want of a GPU is told from one that fails.
 """
 
-import re
-import subprocess
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,9 @@ from splatfix.model import EnvironmentFacts, Fact, Facts, Gpu, Interpreter, Mach
 from tests.archs import archs, request_for
 from tests.files import put
 from tests.plan.machines import changed, make_plan, refused
-from tests.wheels.forge import SYMBOL, torch_in, write_wheel
+from tests.wheels.forge import SYMBOL, library, torch_in, write_wheel
 
-from .environments import PYTHON_TAG, fat_binary, snapshot, write_extension
+from .environments import PYTHON_TAG, snapshot, write_extension
 
 
 @pytest.fixture(scope="module")
@@ -37,38 +34,22 @@ def facts(interpreter: Interpreter, torch: Torch | None = None) -> Facts:
     return Facts(MachineFacts("linux", "x86_64"), environment, "0")
 
 
-def library(folder: Path, name: str, code: str) -> Path:
-    """A shared library compiled from C."""
-    source = folder / f"{name}.c"
-    source.write_text(code)
-    path = folder / name
-    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", path, source], check=True)
-    return path
-
-
-def wheel_of(folder: Path, interpreter: Interpreter, **natives: Path) -> WheelFile:
-    tag = f"{PYTHON_TAG}-{PYTHON_TAG}-{re.sub(r'[-.]', '_', interpreter.platform_tag)}"
-    path = folder / f"pkg-1.0-{tag}.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("pkg/__init__.py", "")
-        for stem, file in natives.items():
-            archive.write(file, f"pkg/{stem}.{interpreter.abi_tag}.so")
-        archive.writestr("pkg-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n")
-        archive.writestr(
-            "pkg-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n"
-        )
-    return open_wheel(path)
+def forged(
+    interpreter: Interpreter, folder: Path, code: str = "", *, tag: str = "", **options: Any
+) -> WheelFile:
+    tag = tag or f"{PYTHON_TAG}-{PYTHON_TAG}-linux_x86_64"
+    options = {"suffix": f"{interpreter.abi_tag}.so", "symbols": (), **options}
+    return open_wheel(write_wheel(folder, f"pkg-1.0-{tag}.whl", code, **options))
 
 
 def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: Interpreter) -> None:
-    both = library(tmp_path, "both.so", fat_binary(80, 120) + fat_binary(86, 120))
-    wheel = wheel_of(tmp_path, interpreter, _C=both)
+    both = "80 120/86 120"
+    wheel = forged(interpreter, tmp_path, both)
     rung = verify_wheel(wheel, archs("sm_120", "sm_89"), facts(interpreter), expects_gpu_code=True)
     assert rung.reached
     assert "sm_120 (native code), sm_89 (native code) in 2 of 2 fatbins" in rung.shown_by
 
-    mixed = library(tmp_path, "mixed.so", fat_binary(80, 120) + fat_binary(80))
-    wheel = wheel_of(tmp_path, interpreter, _C=both, _D=mixed)
+    wheel = forged(interpreter, tmp_path, both, more={"pkg/_D.so": library("80 120/80", ())})
     error = refused(verify_wheel, wheel, archs("sm_120"), facts(interpreter), expects_gpu_code=True)
     assert error.code == "wrong-gpu-code" and "has no code for sm_120" in error.what
     assert "pkg/_D" in error.what and error.details["carries"] == ["sass sm_80", "sass sm_120"]
@@ -76,27 +57,25 @@ def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: In
 
 def test_a_module_for_each_architecture(tmp_path: Path, interpreter: Interpreter) -> None:
     """As tiny-cuda-nn: one module for each, named after it; none that is missing, and none that is wrong."""
-    for_86, for_120 = (library(tmp_path, f"m{n}.so", fat_binary(n)) for n in (86, 120))
     both = archs("sm_120", "sm_86")
-    wheel = wheel_of(tmp_path, interpreter, _86_C=for_86, _120_C=for_120)
+
+    def with_modules(**codes: str) -> WheelFile:
+        more = {f"pkg/{name}.so": library(code, ()) for name, code in codes.items()}
+        return forged(interpreter, tmp_path, "none", more=more)
+
+    wheel = with_modules(_86_C="86", _120_C="120")
     assert verify_wheel(wheel, both, facts(interpreter), expects_gpu_code=True).reached
-    for members in ({"_86_C": for_86}, {"_86_C": for_86, "_120_C": for_86}, {"_86_C": for_86, "_C": for_120}):
-        wheel = wheel_of(tmp_path, interpreter, **members)
+    for codes in ({"_86_C": "86"}, {"_86_C": "86", "_120_C": "86"}, {"_86_C": "86", "_C": "120"}):
+        wheel = with_modules(**codes)
         error = refused(verify_wheel, wheel, both, facts(interpreter), expects_gpu_code=True)
         assert error.code == "wrong-gpu-code"
 
 
 def test_cuda_sources_must_give_gpu_code(tmp_path: Path, interpreter: Interpreter) -> None:
-    wheel = wheel_of(tmp_path, interpreter, _C=library(tmp_path, "plain.so", "int x;"))
+    wheel = forged(interpreter, tmp_path)
     assert "CPU only" in verify_wheel(wheel, (), facts(interpreter), expects_gpu_code=False).shown_by
     error = refused(verify_wheel, wheel, archs("sm_120"), facts(interpreter), expects_gpu_code=True)
     assert error.code == "no-gpu-code"
-
-
-def forged(interpreter: Interpreter, folder: Path, tag: str = "", **options: Any) -> WheelFile:
-    tag = tag or f"{PYTHON_TAG}-{PYTHON_TAG}-linux_x86_64"
-    options = {"suffix": f"{interpreter.abi_tag}.so", "symbols": (), "code": "", **options}
-    return open_wheel(write_wheel(folder, f"pkg-1.0-{tag}.whl", **options))
 
 
 def test_torch_symbols_are_looked_up_in_the_installed_torch(tmp_path: Path, interpreter: Interpreter) -> None:
@@ -110,7 +89,7 @@ def test_torch_symbols_are_looked_up_in_the_installed_torch(tmp_path: Path, inte
 
 def test_a_wheel_or_a_module_of_another_python(tmp_path: Path, interpreter: Interpreter) -> None:
     wheels = [
-        forged(interpreter, tmp_path, tag)
+        forged(interpreter, tmp_path, tag=tag)
         for tag in (
             "cp27-cp27m-linux_x86_64",
             f"{PYTHON_TAG}-{PYTHON_TAG}-win_amd64",

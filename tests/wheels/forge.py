@@ -42,12 +42,16 @@ def library(
     *,
     windows: bool = False,
 ) -> bytes:
-    """A library with one fatbin: ``90 120`` machine code, ``90+PTX`` PTX; "" none."""
-    entries = []
-    for word in code.split():
-        kind = PTX if word.endswith("+PTX") else SASS
-        entries.append(entry(kind, int(word.removesuffix("+PTX")), version=(8, 7) if kind == PTX else (1, 8)))
-    code_in = fatbin_of(*entries)
+    """A library with a fatbin: ``90 120`` machine code, ``90+PTX`` PTX; "" none; with several, ``90/120``."""
+    code_in, entries = b"", code.split()
+    for box in code.split("/"):
+        made = []
+        for word in box.split():
+            kind = PTX if word.endswith("+PTX") else SASS
+            made.append(
+                entry(kind, int(word.removesuffix("+PTX")), version=(8, 7) if kind == PTX else (1, 8))
+            )
+        code_in += fatbin_of(*made)
     if windows:
         sections = [(".nv_fatb", code_in)] if entries else []
         return PeForge(sections=tuple(sections), imports=(("c10.dll", tuple(symbols)),)).build()
@@ -73,11 +77,13 @@ def write_wheel(
     needed: Iterable[str] = (),
     returned: str = "",
     compiled: bytes = b"",
+    more: Mapping[str, bytes] | None = None,
 ) -> Path:
     """A wheel of that file name.
 
     Args:
         compiled: its library; without one it is forged, with this code.
+        more: other members.
         variant: its Python source is that of the variant of this key.
         returned: the statement in the place of that by which its rasterizer returns.
     """
@@ -95,6 +101,7 @@ def write_wheel(
         windows = suffix.endswith(".pyd")
         forged = compiled or library(code, symbols, padding, needed, windows=windows)
         members[f"{module}/_C.{suffix}"] = forged
+    members.update(more or {})
     members[f"{info}/METADATA"] = metadata + "".join(f"Requires-Dist: {text}\n" for text in requires)
     members[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {wheel[:-4].split('-', 2)[2]}\n"

@@ -69,7 +69,7 @@ def _lacking(
     from_address = {name: text for name, (text, _) in declared.items() if "@" in text}
     missing = replace(
         missing,
-        unknown=tuple(name for name in missing.unknown if canonicalize_name(name) not in declared),
+        unknown=[name for name in missing.unknown if canonicalize_name(name) not in declared],
         addresses={**missing.addresses, **from_address},
     )
     imported = {name_of(text): text for text in missing.requirements}
@@ -84,19 +84,19 @@ def _lacking(
         evidence.append(Evidence(source.label, text, "install_requires or pyproject.toml"))
     evidence.append(Evidence("installed", "none of them", context.environment.modules.found_via))
     beside = any(need.beside for need in missing.places)
+    report, case, subject = this.warn, "imported", ""
     if beside:
-        case = "beside"
+        case = subject = "beside"
     elif not missing.places:
         case = "declared"
-    else:
-        case = "imported-and-declared" if only_declared else "imported"
-    report = this.warn
+    elif only_declared:
+        case = "imported-and-declared"
     # what is in no list may be a module of the stack's own, which nothing here can install
     if not beside and (requirements or missing.repositories or missing.addresses):
         report = this.fail
     yield report(
         case,
-        subject="beside" if beside else "",
+        subject=subject,
         evidence=evidence,
         remedy=_install_missing(context, list(requirements.values()), missing),
         modules=", ".join(need.name for need in missing.places),

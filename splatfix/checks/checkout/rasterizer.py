@@ -90,8 +90,10 @@ def silent_fallback(context: Context, this: Check) -> Iterator[Finding]:
         if module not in installed and stack:
             report, case = this.skip, "not-needed"
         elif module not in installed or broken:
-            report, case = this.warn, "broken" if broken else "not-installed"
+            report, case = this.warn, "broken"
             remedy = _own_rasterizer(context, checkout, module)
+            if not broken:
+                case = "not-installed"
         elif package and package.classes and not classes <= set(package.classes):
             report, case = this.skip, "other-variant"
         guard = f"import of {item.module} catches {item.catches}"

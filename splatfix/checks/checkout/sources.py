@@ -170,22 +170,21 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
             continue
         flags, fixed = item.source.nvcc_flags, item.source.sets.get("TORCH_CUDA_ARCH_LIST")
         shown = arch_flags_switched_off(flags, version) or f"TORCH_CUDA_ARCH_LIST={fixed or '...'}"
-        own, name, remedy = own_choice(item.source, context.archs, version), "", None
+        own, name, remedy = own_choice(item.source, context.archs, version), "setup.py", None
         if own is not None:
             name = own[0].name
         unserved = [target for target in context.targets if not _serves(item, fixed, target.arch)]
         asks_for_gpu = item.source.switches.asks_gpu or "-arch=" in "".join(flags)
         seen_at_build = context.nvidia_gpus and not context.goal.targets and asks_for_gpu
         if own and unserved and not seen_at_build and not context.variables.get(name):
-            report, case, remedy = this.warn, "", set_variable(name, own[1])
+            report, remedy = this.warn, set_variable(name, own[1])
         elif own or seen_at_build or (context.targets and not unserved):
-            report, case = this.ok, "by-variable" if own else ""
+            report = this.ok
         elif unserved:
-            report, case = this.fail, ""
+            report = this.fail
         else:
-            report, case = this.skip, ""
+            report = this.skip
         yield report(
-            case,
             subject=item.path,
             evidence=Evidence(file_of(item), shown, "its syntax tree"),
             remedy=remedy,
@@ -213,7 +212,6 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
     toolkit = context.build_toolkit
     if toolkit is None or not toolkit.archs:
         return
-    numbers = [release(name)[0] for name in toolkit.archs]
     for item in context.sources_to_build:
         if any("-arch=" in flag for flag in item.source.nvcc_flags):
             continue  # it chooses architectures by itself; the numbers are a fallback that is not used here
@@ -223,11 +221,6 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
         refused = [name for name in named if name not in toolkit.archs and name[-1].isdigit()]
         if not refused:
             continue
-        obstacle = "does not compile"
-        if any(release(name)[0] < min(numbers) for name in refused):
-            obstacle = "no longer compiles"
-        elif all(release(name)[0] > max(numbers) for name in refused):
-            obstacle = "does not compile yet"
         yield this.fail(
             subject=item.path,
             evidence=(
@@ -237,7 +230,6 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
             label=item.source.label,
             names=", ".join(refused),
             toolkit=toolkit,
-            obstacle=obstacle,
             file=file_of(item),
             install=context.install(item.source.folder),
         )

@@ -98,9 +98,8 @@ class Needed(Struct, frozen=True):
     @property
     def words(self) -> str:
         """``submodules/simple-knn from https://... at 86710c2d4b``."""
-        address, commit = self.address or "an address that .gitmodules does not name", "its newest commit"
-        if self.commit:
-            commit = self.commit[:10]
+        address = self.address or "an address that .gitmodules does not name"
+        commit = self.commit[:10] or "its newest commit"
         return f"{self.submodule.path} from {address} at {commit}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 from collections.abc import Iterator
 
@@ -13,7 +12,6 @@ from splatfix.context import Context
 from splatfix.context.commands import pip, remove_command
 from splatfix.context.coverage import code_words
 from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
-from splatfix.core.step import Step
 from splatfix.knowledge.dropins import DROPINS, dropin_named
 from splatfix.model import Evidence, Finding
 
@@ -36,7 +34,10 @@ def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
                 evidence.append(Evidence("not in torch", symbols, "hash tables of torch's libraries"))
             if item.torch_folder:
                 evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
-            text = "Or without compiling it again"
+            instead = []
+            if item.name.startswith("gsplat"):  # its drop-in needs no cache and no compiler
+                text = "Or without compiling it again"
+                instead = [context.install("gsplat", "--backend", "nvrtc", text=text)]
             yield this.fail(
                 "unreadable" if item.error else "",
                 subject=item.name,
@@ -44,8 +45,7 @@ def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
                 item=item,
                 torch=torch,
                 remove=remove_command(context.facts, item.folder, folder=True),
-                # its drop-in needs no cache and no compiler
-                instead=_by_nvrtc(context, text) if item.name.startswith("gsplat") else (),
+                instead=instead,
             )
         elif linkage.error:
             yield this.unknown(subject=item.name, evidence=reason(linkage.error), item=item)
@@ -77,12 +77,8 @@ def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
     for item in context.jit_caches:
         if item.locked is None:
             continue
-        age = datetime.timedelta()
-        # facts that somebody changed by hand may hold no times
-        with contextlib.suppress(ValueError, TypeError):
-            then, now = map(datetime.datetime.fromisoformat, (item.locked, context.facts.gathered))
-            age = now - then
-        report = this.skip if age < _LONGEST_BUILD else this.fail
+        then, now = map(datetime.datetime.fromisoformat, (item.locked, context.facts.gathered))
+        report = this.skip if now - then < _LONGEST_BUILD else this.fail
         lock = f"{item.folder}/lock"
         yield report(
             subject=item.name,
@@ -103,7 +99,8 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
         if item.name.startswith("gsplat") and item.library:
             compiled.append(item.folder)
     lacks = Evidence(gsplat.folder, "no compiled module", via)
-    without_compiler = _by_nvrtc(context, "Without a compiler, in seconds")
+    without = "Without a compiler, in seconds"
+    without_compiler = context.install("gsplat", "--backend", "nvrtc", text=without)
     if compiled:
         yield this.ok(evidence=Evidence("compiled", compiled[0], via))
     elif context.torch is None:
@@ -119,10 +116,6 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     else:
         lacks = Evidence(gsplat.folder, "no compiled module, none in torch's cache", via)
         yield this.skip(evidence=lacks, remedy=without_compiler)
-
-
-def _by_nvrtc(context: Context, text: str) -> Step:
-    return context.install("gsplat", "--backend", "nvrtc", text=text)
 
 
 @check("gsplat-import-missing")

@@ -15,8 +15,6 @@ check = checks_of("extension")
 
 # They come with the driver; that there is none is told by the checks of the driver.
 _DRIVER_LIBRARY = re.compile(r"libcuda\.so|libnvidia-|libnvcuvid|nvcuda\.dll|nvml\.dll", re.IGNORECASE)
-
-
 _ABIS = {
     True: "the new C++ ABI (_GLIBCXX_USE_CXX11_ABI=1)",
     False: "the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0)",
@@ -110,7 +108,7 @@ def _binary_interface(torch: str) -> tuple[tuple[int, ...], str]:
 @check("cxx11-abi-mismatch")
 def cxx11_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     torch = context.torch
-    for item, linkage in _linked(context) if torch else ():
+    for item, linkage in _linked(context):
         if torch is None or not other_cxx11_abi(torch, linkage):
             continue
         symbols = few(linkage.torch_missing, 3) or "names of its imports"
@@ -171,8 +169,7 @@ def _reported_elsewhere(context: Context, item: Extension, library: str) -> bool
 
 @check("glibcxx-missing")
 def glibcxx_missing(context: Context, this: Check) -> Iterator[Finding]:
-    remedy = say("Upgrade the system's libstdc++6, or rebuild the extension with this machine's g++.")
-    python = context.interpreter
+    remedy, python = None, context.interpreter
     if python is not None and python.kind == "conda":
         remedy = run("conda", "install", "-p", python.prefix, "-c", "conda-forge", "libstdcxx-ng>=13")
     yield from _runtime(context, this, ("GLIBCXX", "CXXABI"), "libstdc++.so.6", remedy)

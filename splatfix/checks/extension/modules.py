@@ -44,7 +44,7 @@ def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
             named = Arch.parse(f"sm_{match[1]}") if match else target.arch
             report, case = this.fail, ""
             if verdict.usable:
-                report, case = this.ok, ""
+                report = this.ok
                 # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
                 if verdict.runs is None and not context.goal.targets:
                     report, case = this.unknown, "pass"
@@ -205,7 +205,9 @@ def extension_import_fails(context: Context, this: Check) -> Iterator[Finding]:
     for probe in context.environment.imports:
         if probe.module == "torch" or probe.module in left_out:
             continue
-        report = this.ok if probe.ok else this.fail
+        report = this.fail
+        if probe.ok:
+            report = this.ok
         owner = owners.get(probe.module.partition(".")[0])
         yield report(
             subject=probe.module,

@@ -253,13 +253,9 @@ def _before_cameras(scene: Scene) -> Iterator[tuple[SceneImage, Sequence[Vector]
 
 def _looking_back(pose: Pose) -> Pose:
     """Turn a pose of axes with y up and z backwards."""
-    right, down, forward = pose.rotation
+    right, (a, b, c), (d, e, f) = pose.rotation
     x, y, z = pose.translation
-    return Pose((right, _negative(down), _negative(forward)), (x, -y, -z))
-
-
-def _negative(axis: Vector) -> Vector:
-    return -axis[0], -axis[1], -axis[2]
+    return Pose((right, (-a, -b, -c), (-d, -e, -f)), (x, -y, -z))
 
 
 def _inverse(pose: Pose) -> Pose:

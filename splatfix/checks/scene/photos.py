@@ -52,7 +52,7 @@ def photos_missing(scene: Scene, this: Check) -> Iterator[Finding]:
 
 @check("photos-unreadable")
 def photos_unreadable(scene: Scene, this: Check) -> Iterator[Finding]:
-    photos: dict[str, list[str]] = defaultdict(list)
+    photos = defaultdict[str, list[str]](list)
     for path, photo in scene.present.items():
         if photo.pointer:
             photos["pointers"].append(path)
@@ -62,8 +62,10 @@ def photos_unreadable(scene: Scene, this: Check) -> Iterator[Finding]:
             photos["large"].append(path)
         if photo.format or photo.pointer or photo.outside:
             continue
-        raw = PurePosixPath(path).suffix.lower() in CAMERA_ENDINGS
-        photos["raw" if raw else "strange"].append(path)
+        if PurePosixPath(path).suffix.lower() in CAMERA_ENDINGS:
+            photos["raw"].append(path)
+        else:
+            photos["strange"].append(path)
     for case in ("outside", "pointers", "strange", "raw", "large"):
         yield from listed(this.fail, photos[case], case, millions=MOST_PIXELS / 1e6)
 

@@ -106,9 +106,8 @@ def _of_photos(scene: Scene, reader: SceneReader) -> Iterator[Refusal]:
             break
         if reader.by_name_alone and scene.model is not None and "/" in inner:
             values = _photo(scene, f"{folder}/{PurePosixPath(inner).name}", image.name)
-            yield refusal(
-                "photo-missing", "put all photos into one folder, under names of their own", **values
-            )
+            way_out = "put all photos into one folder, under names of their own"
+            yield refusal("photo-missing", way_out, **values)
             break
         if image.path and scene.photos.get(image.path) is None:
             yield refusal("photo-missing", **_photo(scene, image.path, image.name))
@@ -122,14 +121,8 @@ def _of_photos(scene: Scene, reader: SceneReader) -> Iterator[Refusal]:
             yield refusal("photo-truncated", **values)
             return
         stated = image.camera and (image.camera.width, image.camera.height)
-        size = photo.width, photo.height
-        if (
-            reader.photos_as_stated
-            and stated
-            and all(stated)
-            and size != stated
-            and not image.path.startswith("images_")
-        ):
+        size, of_copy = (photo.width, photo.height), image.path.startswith("images_")
+        if reader.photos_as_stated and stated and all(stated) and size != stated and not of_copy:
             way_out = "use the photos that were reconstructed"
             yield refusal("photo-size", way_out, width=size[0], height=size[1])
             return

@@ -179,14 +179,13 @@ def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
     binaries: dict[str, Binary] = {}
     folders: list[tuple[str, str]] = []
     for name in system.listdir(root[0]):
+        inside = f"{root[0]}/{name}"
         if _TAG.fullmatch(name):
-            inside = f"{root[0]}/{name}"
             folders += [(f"{inside}/{child}", name) for child in system.listdir(inside)]
         else:
-            folders.append((f"{root[0]}/{name}", ""))
+            folders.append((inside, ""))
     for folder, folder_tag in folders:
-        is_named = root[1] and not folder_tag
-        is_current = is_named or (bool(tag) and folder_tag == tag)
+        is_current = (root[1] and not folder_tag) or (bool(tag) and folder_tag == tag)
         names = system.listdir(folder)
         libraries = [f"{folder}/{name}" for name in names if name.endswith((".so", ".pyd"))]
         # torch renumbers a library (name_v1.so) when it recompiles in one process; the newest is what it loads
@@ -221,10 +220,7 @@ def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
             )
         )
     linkage = read_linkage(loader, binaries) if binaries else {}
-    for index, cache in enumerate(caches):
-        if cache.library in linkage:
-            caches[index] = replace(cache, linkage=linkage[cache.library])
-    return tuple(caches)
+    return tuple(replace(item, linkage=linkage.get(item.library or "", item.linkage)) for item in caches)
 
 
 def _written(system: System, path: str) -> str | None:

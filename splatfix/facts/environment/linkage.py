@@ -10,6 +10,7 @@ from pathlib import Path
 from splatfix.binaries import Binary, BinaryError, SymbolNeeds
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.system.live import System
+from splatfix.facts.tables import TABLES
 from splatfix.model import Linkage, RuntimeCopy, RuntimeLibrary, Torch
 
 _KEPT = 20
@@ -17,10 +18,6 @@ _MOST_LIBRARIES = 40
 # Two copies in one process have each their own state. auditwheel renames those that it bundles with a hash.
 _LOADED_ONCE = re.compile(
     r"(libcudart|libc10(?:_cuda)?|libtorch(?:_cpu|_cuda|_python)?)(-[0-9a-f]{8})?\.so\.?([\d.]*)"
-)
-_ALWAYS_LOADED = (
-    *("libc.so.6", "libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"),
-    *("ld-linux-aarch64.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1"),
 )
 _LIBRARY = re.compile(r"\.(so|dll|pyd)(\.[\d.]+)?$")
 _FAMILY = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)$")
@@ -170,7 +167,7 @@ def _package_files(loader: Loader, path: str) -> dict[str, str]:
 def _exported_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[str]) -> tuple[str, ...]:
     """Names that neither these libraries, nor those they need in turn, nor the interpreter export."""
     system = loader.system
-    always = filter(None, map(loader.find, _ALWAYS_LOADED))
+    always = filter(None, map(loader.find, TABLES["always_loaded"]))
     pending = list(dict.fromkeys((*always, *libraries, *loader.torch_libraries, loader.executable)))
     visited = set(pending)
     try:

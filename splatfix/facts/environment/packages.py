@@ -16,6 +16,7 @@ from splatfix.core.codec import from_json, parse_json
 from splatfix.facts.source.python_source import is_splat_module, read_package_source
 from splatfix.facts.source.reader import NotPython
 from splatfix.facts.system.live import System, captured
+from splatfix.facts.tables import TABLES
 from splatfix.model import (
     AlteredFile,
     BuildRecord,
@@ -29,21 +30,6 @@ from splatfix.model import (
 )
 
 _SHA256 = "sha256="
-_LISTED = {
-    "torch": (
-        *("torch/__init__.py", "torch/version.py", "torch/functional.py", "torch/nn/functional.py"),
-        *("torch/_tensor.py", "torch/autograd/function.py", "torch/optim/", "torch/utils/cpp_extension.py"),
-        *("torch/lib/", "torch/_C."),
-    ),
-    "numpy": ("numpy/__init__.py", "numpy/_core/_multiarray_umath.", "numpy/core/_multiarray_umath."),
-    # which an edit of splatfix's mends (patches/)
-    "nerfstudio": ("nerfstudio/engine/trainer.py", "nerfstudio/utils/eval_utils.py"),
-    "pillow": (
-        *("PIL/Image.py", "PIL/ImageFile.py", "PIL/ImageOps.py", "PIL/JpegImagePlugin.py"),
-        *("PIL/PngImagePlugin.py", "PIL/_imaging."),
-    ),
-}
-"""How the files begin that decide what a training computes, or that people edit by hand; of a splatting package it is all."""
 _LOOKED_AT = re.compile(r"\.(py|so|pyd|dll),sha256=")
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.
@@ -179,7 +165,7 @@ def name_and_version(metadata: str) -> tuple[str, str]:
 
 def _from_egg_link(system: System, site: str, name: str) -> Distribution:
     origin = ((system.read(f"{site}/{name}") or "").splitlines() or [""])[0].strip()
-    project, _ = name_and_version(name)
+    project = name.removesuffix(".egg-link")
     info = system.read(f"{origin}/{project.replace('-', '_')}.egg-info/PKG-INFO") or ""
     version = captured(r"^Version:\s*(\S+)", info, re.MULTILINE)
     is_gone = not (origin and system.exists(origin))
@@ -287,7 +273,6 @@ def read_packages(
         return ()
     # a RECORD is long: its text is searched, and of the longest, in which there are no splatting modules, not even that
     searched = [item for item in installed if not _LONG_RECORDS.match(item.name.lower())]
-    dropins = {item.name: item.dropin for item in installed}
     packages = []
     for root, path in locations:
         top = path.split("/")[0]
@@ -295,10 +280,10 @@ def read_packages(
         for item in searched:
             has_its_name = item.editable and item.name.replace("-", "_") == top
             if _home(item) == root and (has_its_name or _ships(system, item, top)):
-                owners.append(item.name)
-        dropin = next(filter(None, map(dropins.get, owners)), "")
+                owners.append(item)
+        dropin = next(filter(None, (item.dropin for item in owners)), "")
         read = _read_package(system, root, path, native)
-        packages.append(replace(read, distributions=tuple(owners), dropin=dropin))
+        packages.append(replace(read, distributions=tuple(item.name for item in owners), dropin=dropin))
     return tuple(packages)
 
 
@@ -390,7 +375,7 @@ def altered_files(
     may have gigabytes, by their size."""
     splatting = {name for package in packages for name in package.distributions}
     for distribution in distributions:
-        listed = _LISTED.get(distribution.name.lower(), ())
+        listed = tuple(TABLES["compared_files"].get(distribution.name.lower(), ()))
         if distribution.editable or not (listed or distribution.name in splatting):
             continue
         lines = record_of(system, distribution).splitlines()

@@ -4,6 +4,7 @@ import json
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from splatfix.facts.machine import mac
 from splatfix.facts.system.live import System, captured, which_all, whole_number
@@ -71,10 +72,9 @@ def _hex(system: System, path: str) -> str:
 
 
 @cache
-def _table() -> dict[str, dict[str, str]]:
+def _table() -> Any:
     """Names of devices, and compute capabilities by the beginnings of these names."""
-    tables: dict[str, dict[str, str]] = json.loads(_TABLE.read_text(encoding="utf-8"))
-    return tables
+    return json.loads(_TABLE.read_text(encoding="utf-8"))
 
 
 def probe(system: System) -> Fact[tuple[Adapter, ...]]:

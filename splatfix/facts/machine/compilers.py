@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from splatfix.core.codec import parse_json
 from splatfix.facts.system.live import System, captured, which_all
 from splatfix.facts.system.parallel import each
+from splatfix.facts.tables import TABLES
 from splatfix.model import Compiler, Fact
 
 _TIMEOUT = 8.0
@@ -20,14 +21,7 @@ _CL_VERSION = re.compile(r"\b([0-9]{2}\.[0-9]{2})\.[0-9]{4,6}\b")
 _CL_TOOLSET = re.compile(r"[\\/]MSVC[\\/]14\.(\d{2})\d*\.")
 _GNU_VERSION = re.compile(r"(?:clang version |\) )([0-9]{1,6}(?:\.[0-9]{1,6})+)")
 
-_TOOLS = {
-    "ninja": r"^([\d.]+)",
-    "cmake": r"cmake version ([\d.]+)",
-    "git": r"git version ([\d.]*\d)",
-    "docker": r"Docker version ([\d.]+)",
-    "ccache": r"ccache version ([\d.]+)",
-    "sccache": r"sccache ([\d.]+)",
-}
+_TOOLS: dict[str, str] = TABLES["tools"]
 
 
 def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:

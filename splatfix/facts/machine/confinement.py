@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from splatfix.facts.system.live import System, captured, whole_number
+from splatfix.facts.tables import TABLES
 from splatfix.model import Confinement, Fact, unknown
 
 MOUNTS = "/proc/self/mountinfo"
@@ -15,14 +16,6 @@ _TIMEOUT = 5.0
 # Version 1 writes the largest multiple of a page below 2**63.
 _NO_LIMIT = 2**60
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
-_MOUNT_MARKS = (
-    ("/kubelet/", "kubernetes"),
-    ("/containers/storage/", "podman"),
-    ("/buildkit/", "buildkit"),
-    ("/io.containerd.", "containerd"),
-    ("/overlay2/", "docker"),
-)
-"""Parts of the folders that an engine's root file system and its files (resolv.conf, hostname) come from."""
 
 
 class _Mount(NamedTuple):
@@ -78,7 +71,8 @@ def kind_by_mounts(system: System) -> str | None:
             sources += [option for option in mount.more if "dir=" in option]
         elif mount.point in ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts"):
             sources.append(mount.root)
-    return next((name for mark, name in _MOUNT_MARKS if any(mark in source for source in sources)), None)
+    marks: dict[str, str] = TABLES["container_mounts"]
+    return next((kind for mark, kind in marks.items() if any(mark in source for source in sources)), None)
 
 
 def _mounts(text: str) -> Iterator[_Mount]:

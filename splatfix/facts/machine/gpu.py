@@ -13,14 +13,10 @@ from splatfix.facts.machine import adapters, mac
 from splatfix.facts.machine.nvml import PROC_GPUS, for_all
 from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.facts.system.parallel import Job
+from splatfix.facts.tables import TABLES
 from splatfix.model import CudaDevice, Driver, Fact, Gpu, absent, unknown
 
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
-# What a driver or a board of NVIDIA's leaves to be seen, also inside containers: WSL's device, a Tegra's files.
-_TRACES = (
-    *("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/sys/module/nvidia", "/dev/nvhost-gpu"),
-    "/etc/nv_tegra_release",
-)
 _PROC_VERSION, _SYS_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
 _VERSION = r"[0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
 _CUDA_TIMEOUT = 20.0
@@ -29,14 +25,6 @@ _CUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
 _CUDA_ON_WSL = "/usr/lib/wsl/lib/libcuda.so.1"
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _DEVICE_TREE = "/proc/device-tree/compatible"
-# GPU of each Tegra chip (NVIDIA's CUDA GPUs page for Jetson); the device tree names the chip on every Jetson.
-_TEGRA = {
-    "tegra210": ("5.3", "Maxwell"),
-    "tegra186": ("6.2", "Pascal"),
-    "tegra194": ("7.2", "Volta"),
-    "tegra234": ("8.7", "Ampere"),
-    "tegra264": ("11.0", "Blackwell"),
-}
 
 
 class GpuFacts(Struct, frozen=True):
@@ -99,7 +87,7 @@ def probe(system: System) -> GpuFacts:
         return _of_a_mac(system)
     on_bus = adapters.cards(system)
     nvidia_on_bus = any(card.vendor == "nvidia" for card in on_bus)
-    has_traces = system.name == "windows" or any(system.exists(path) for path in _TRACES)
+    has_traces = system.name == "windows" or any(system.exists(path) for path in TABLES["driver_traces"])
     is_likely = nvidia_on_bus or has_traces
     # under way while NVML is asked: each takes seconds on a machine whose GPUs sleep
     cuda_job = Job(lambda: _ask_cuda(system) if is_likely else None)
@@ -211,8 +199,8 @@ def _of_jetson(system: System) -> _Listing:
     """A Tegra board's GPU by its device tree: integrated, on no PCI bus."""
     for name in (system.read(_DEVICE_TREE) or "").split("\0"):
         chip = name.removeprefix("nvidia,")
-        if chip in _TEGRA:
-            cc, family = _TEGRA[chip]
+        if chip in TABLES["tegra"]:
+            cc, family = TABLES["tegra"][chip]
             return _Listing((Gpu(0, f"{family} GPU of NVIDIA {chip}", cc=cc),), _DEVICE_TREE)
     return _Listing()
 

@@ -11,7 +11,6 @@ _TIMEOUT = 5.0
 _FOLDERS = ("/", "/tmp", "/var/tmp")  # asked for their size alone  # nosec B108
 # The log holds names of devices and users: nothing but these lines leaves the shell.
 _LINES = ("sh", "-c", "dmesg | grep -F 'NVRM: Xid'")
-_MOST = 1000
 
 
 def xids(system: System) -> Fact[tuple[Xid, ...]]:
@@ -25,7 +24,7 @@ def xids(system: System) -> Fact[tuple[Xid, ...]]:
     if done.returncode is None or done.stderr.strip():
         return unknown(f"dmesg: {done.stderr.strip() or done.why()}")
     rows = re.findall(r"NVRM: Xid \((?:PCI:)?([0-9a-f:.]{1,16})\): ([0-9]{1,4})\b", done.stdout)
-    counts = Counter((bus, int(code)) for bus, code in rows[-_MOST:])
+    counts = Counter((bus, int(code)) for bus, code in rows)
     return Fact(tuple(Xid(bus, code, count) for (bus, code), count in counts.items()), "dmesg")
 
 

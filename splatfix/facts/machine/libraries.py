@@ -7,21 +7,10 @@ from functools import cached_property
 from msgspec import Struct, field
 
 from splatfix.facts.system.live import System, captured, which_all, whole_number
+from splatfix.facts.tables import TABLES
 from splatfix.model import Colmap, Fact, HeaderCopy, absent, unknown
 
-# torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
-_TORCH_LIBRARIES = (
-    *("c10", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda", "torch_cuda_cpp", "torch_cuda_cu"),
-    *("c10_hip", "torch_hip", "torch"),
-)
 _TIMEOUT = 8.0
-# A docker daemon finds the first of these on its PATH when --gpus is asked for; a CDI file serves newer ones.
-_CONTAINER_TOOLKIT = (
-    "nvidia-container-runtime-hook",
-    "nvidia-container-runtime",
-    "nvidia-ctk",
-    "nvidia-container-cli",
-)
 _CDI = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 # What torch's Windows wheels load from the Visual C++ redistributable of 2015 to 2022.
 _MSVC_RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
@@ -69,7 +58,7 @@ class Loader(Struct, frozen=True, dict=True):
     @cached_property
     def torch_libraries(self) -> tuple[str, ...]:
         form = "{}.dll" if self.system.name == "windows" else "lib{}.so"
-        paths = [f"{self.torch_folder}/lib/{form.format(name)}" for name in _TORCH_LIBRARIES]
+        paths = [f"{self.torch_folder}/lib/{form.format(name)}" for name in TABLES["torch_libraries"]]
         return tuple(filter(self.system.exists, paths)) if self.torch_folder else ()
 
     def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
@@ -168,7 +157,7 @@ def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
     """What of NVIDIA's container toolkit is here, where docker is; unknown without docker."""
     if system.name != "linux" or not which_all(system, "docker"):
         return unknown("there is no docker on PATH")
-    parts = [path for name in _CONTAINER_TOOLKIT for path in which_all(system, name)[:1]]
+    parts = [path for name in TABLES["container_toolkit"] for path in which_all(system, name)[:1]]
     return Fact((*parts, *filter(system.exists, _CDI)), "PATH and /etc/cdi")
 
 

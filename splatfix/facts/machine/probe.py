@@ -21,36 +21,16 @@ from splatfix.facts.machine import (
 from splatfix.facts.source.variable_names import is_arch_variable, is_switch
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import parallel
+from splatfix.facts.tables import TABLES
 from splatfix.model import Fact, MachineFacts, Resources, unknown
 
 # No probe may hold up a diagnosis of a machine with one GPU longer than this; children end earlier, at timeouts of their own.
 LIMIT = 60.0
 _TIMEOUT = 5.0
 
-# Variables that decide something when a splatting stack is built or run.
-_DECIDING = re.compile(
-    r"CC|CXX|CPATH|CPLUS_INCLUDE_PATH|CUB_HOME|LIBRARY_PATH|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|MAX_JOBS"
-    r"|CUDA_(HOME|PATH|DEVICE_ORDER|VISIBLE_DEVICES|LAUNCH_BLOCKING)|CUDAHOSTCXX"
-    r"|NVCC_(APPEND_FLAGS|PREPEND_FLAGS|CCBIN)"
-    r"|NVIDIA_(DISABLE_REQUIRE|DRIVER_CAPABILITIES|REQUIRE_CUDA|VISIBLE_DEVICES)"
-    r"|PYTORCH_(ALLOC_CONF|CUDA_ALLOC_CONF|NVCC)"
-    r"|TORCH_(CUDA_ARCH_LIST|DONT_CHECK_COMPILER_ABI|EXTENSIONS_DIR)|CONDA_PREFIX|VIRTUAL_ENV"
-    r"|VK_(DRIVER_FILES|ICD_FILENAMES)|DISTUTILS_USE_SDK|VSCMD_ARG_TGT_ARCH|WSL_DISTRO_NAME"
-)
+_DECIDING = re.compile("|".join(TABLES["deciding_variables"]))
 # What boards say that nobody gave a name.
 _NO_NAMES = ("System Product Name", "To Be Filled By O.E.M.", "Default string")
-_CONTAINER_FILES = {
-    "/run/.containerenv": "podman",
-    "/.singularity.d": "apptainer",
-    "/.dockerenv": "docker",
-}
-_CONTROL_GROUPS = {
-    "kubepods": "kubernetes",
-    "/buildkit/": "buildkit",
-    "docker": "docker",
-    "libpod": "podman",
-    "/lxc/": "lxc",
-}
 
 
 def probe(
@@ -149,8 +129,8 @@ def _container(system: System) -> str | None:
     if "KUBERNETES_SERVICE_HOST" in system.env:
         return "kubernetes"
     groups = system.read("/proc/1/cgroup") or ""
-    kinds = [kind for path, kind in _CONTAINER_FILES.items() if system.exists(path)]
-    kinds += [kind for mark, kind in _CONTROL_GROUPS.items() if mark in groups]
+    kinds: list[str] = [kind for path, kind in TABLES["container_files"].items() if system.exists(path)]
+    kinds += [kind for mark, kind in TABLES["container_groups"].items() if mark in groups]
     if kinds:
         return kinds[0]
     # systemd-nspawn and lxc set it; a RUN of BuildKit and containerd's own containers leave no mark but their mounts

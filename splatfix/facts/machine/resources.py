@@ -30,9 +30,9 @@ def probe(system: System) -> Resources:
     cores, total, available, swap = _of_the_system(system)
     is_version_2 = system.exists(f"{_CGROUPS}/cgroup.controllers")
     # of the control groups that this process is in, the tightest: its limit, and the bytes used
-    controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-    if is_version_2:
-        controller, limit_file, usage_file = "", "memory.max", "memory.current"
+    controller, limit_file, usage_file = "", "memory.max", "memory.current"
+    if not is_version_2:
+        controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
     limit, used = None, None
     for folder in _control_groups(system, controller):
         group_limit = whole_number(system.read(f"{folder}/{limit_file}"))

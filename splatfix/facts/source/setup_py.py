@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -313,28 +313,22 @@ class SetupScript:
 
         A name stands for all that it is ever bound to, in whatever order: functions run in an order that the text does not tell.
         """
-        made_of_it = self._made_of_by_condition if on_condition else self._made_of
         holding, pending = {marker}, [marker]
         for name in pending:  # which grows
-            new = made_of_it.get(name, set()) - holding
+            new = self._made_of[on_condition].get(name, set()) - holding
             holding |= new
             pending += new
         return holding
 
     @cached_property
-    def _made_of(self) -> dict[str, set[str]]:
-        return self._names_made_of(lambda binding: binding.values)
-
-    @cached_property
-    def _made_of_by_condition(self) -> dict[str, set[str]]:
-        return self._names_made_of(lambda binding: (*binding.values, *self.conditions(binding.node)))
-
-    def _names_made_of(self, sources: Callable[[Binding], Iterable[ast.expr]]) -> dict[str, set[str]]:
-        """Return by marker the names that are bound to something with it."""
-        names: dict[str, set[str]] = {}
+    def _made_of(self) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+        """Return by marker the names that are bound to something with it, and those that are so under such a condition too."""
+        names: tuple[dict[str, set[str]], dict[str, set[str]]] = {}, {}
         for binding in self.bindings:
-            for marker in frozenset[str]().union(*map(self.markers, sources(binding))):
-                names.setdefault(marker, set()).add(binding.name)
+            by_condition = (*binding.values, *self.conditions(binding.node))
+            for made_of, expressions in zip(names, (binding.values, by_condition), strict=True):
+                for marker in frozenset[str]().union(*map(self.markers, expressions)):
+                    made_of.setdefault(marker, set()).add(binding.name)
         return names
 
     @cached_property

@@ -59,15 +59,11 @@ class RecordingSystem(CachingSystem):
         self.env = self._asked
 
     def write(self, python: str, *, redact: bool = True, imports: bool = False) -> Redactor | None:
-        """Write all answers into the folder, in the form that :meth:`RawMachine.read` takes.
+        """Write all answers into the folder, in the form that :meth:`RawMachine.read` takes, and return the redactor.
 
         Args:
-            python: the target interpreter that the probes were asked about.
-            imports: the probes also imported torch and the extensions.
+            python, imports: see :class:`About`.
             redact: replace user and host names, home folders and GPU UUIDs; credentials are never written.
-
-        Returns:
-            The redactor that was used, or None.
         """
         redactor = Redactor(self._system.env, platform.node()) if redact else None
         clean: Callable[[Any], Any] = redactor.data if redactor else redacted

@@ -51,13 +51,6 @@ def test_which_headers_are_missing(
     assert tuple(lost(root, here, **files)) == missing
 
 
-def test_what_the_environment_lends(root: Path, here: IncludeFolders, tmp_path: Path) -> None:
-    put(tmp_path / "lent", {"curand_kernel.h": ""})
-    text = "#include <curand_kernel.h>\n#include <cublas_v2.h>\n"
-    lending = replace(here, always=(tmp_path / "lent",))
-    assert [item[0] for item in lost(root, lending, **{"a.cu": text})] == ["cublas_v2.h"]
-
-
 @pytest.mark.parametrize(("files", "package"), TABLE["of-the-system"])
 def test_a_library_of_the_system(
     root: Path, here: IncludeFolders, tmp_path: Path, files: dict[str, str], package: str

@@ -14,8 +14,6 @@ from splatfix.facts.source.scripts import find_scripts, read_scripts
 from tests.files import put
 from tests.tables import data
 
-from .test_checkout import read
-
 TABLE = data(__file__)
 
 
@@ -104,22 +102,6 @@ def test_a_source_says_what_its_packages_import(tmp_path: Path) -> None:
         },
     )
     assert [item.name for item in read_source(tmp_path).needs] == ["torch", "dacite"]
-
-
-def test_a_checkout_says_what_its_scripts_import(tmp_path: Path) -> None:
-    files = {
-        "train.py": "import plyfile, simple_knn\n",
-        "metrics.py": "import lpips\n",
-        "demo.py": "import gradio\n",
-    }
-    assert {item.name for item in read(put(tmp_path, files)).needs} == {"plyfile", "lpips"}
-
-
-def test_names_that_there_cannot_be(tmp_path: Path) -> None:
-    long = "a" * 5000
-    text = f"import {long}\nfrom {long}.{long} import x\nfrom . import {long}\nfrom ...... import up\n"
-    text += f'import sys\nsys.path.append("\\0")\nsys.path.insert(0, "{long}/{long}")\n'
-    assert imported(tmp_path, text) == [long]
 
 
 def test_a_long_chain_ends(tmp_path: Path) -> None:

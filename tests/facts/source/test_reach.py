@@ -34,11 +34,6 @@ def test_an_include_inside_the_folder_stays_inside(tmp_path: Path) -> None:
     assert levels_above(folder) == 0
 
 
-def test_names_that_double_each_other_end_soon(tmp_path: Path) -> None:
-    code = "a0 = '..'\n" + "".join(f"a{n + 1} = a{n} + a{n}\n" for n in range(200))
-    assert levels_above(extension(tmp_path, code)) >= 1
-
-
 ABOVE = HERE + "root = os.path.dirname(here)\n"
 
 

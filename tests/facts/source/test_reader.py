@@ -8,12 +8,10 @@ from splatfix.core.source_pattern import without_comments
 from splatfix.facts.checkout import read_source
 from splatfix.facts.source import reader as limits
 from splatfix.facts.source.checkout import read_checkout, read_pins
-from splatfix.facts.source.git_files import commit_of, git_folder, read_submodules, remote_of
-from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, NotPython, parse_python
 from splatfix.knowledge.breakages import breakages, source_patterns
 from tests.hostile.bad_files import bad_files, replace
-from tests.hostile.checkouts import CFG, FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
+from tests.hostile.checkouts import FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
 
 DEEP = ("minuses", "many-minuses", "nots", "lambdas", "ifs", "powers", "elifs", "attributes", "calls", "sum")
 
@@ -27,11 +25,6 @@ def test_python_is_read_or_refused(name: str) -> None:
         assert str(error)
 
 
-def test_long_python_is_counted() -> None:
-    with pytest.raises(NotPython, match="it has 50001 words and signs, and at most 50000 are read"):
-        parse_python("a\n" * 50_001)
-
-
 def test_python_is_counted_over_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_MOST_TOKENS_IN_ALL", 25)
     reader = FolderReader()
@@ -39,11 +32,6 @@ def test_python_is_counted_over_all_files(tmp_path: Path, monkeypatch: pytest.Mo
         reader.python(tmp_path / f"{number}.py", "a\n" * 10)
     (left_out,) = reader.left_out
     assert left_out.path == str(tmp_path / "2.py") and "25 words and signs" in left_out.reason
-
-
-def test_escapes_in_texts_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
-    parse_python("x = '\\d'")
-    assert not recwarn.list
 
 
 @pytest.mark.parametrize("name", UNFOLDING)
@@ -106,42 +94,11 @@ def test_any_project_file_is_read(name: str, tmp_path: Path) -> None:
         assert "pyproject.toml cannot be read: " in found.error
 
 
-@pytest.mark.parametrize("name", CFG)
-def test_any_setup_cfg_is_read(name: str, tmp_path: Path) -> None:
-    write_checkout(tmp_path)
-    (tmp_path / "pyproject.toml").unlink()
-    (tmp_path / "setup.cfg").write_text(CFG[name], encoding="utf-8")
-    found = read_source(tmp_path)
-    assert found.python in ("", ">=3", ">=\u00b2", "three", "\0", "%(python_requires)s")
-
-
 def test_a_setup_that_is_no_python_is_an_extension_still(tmp_path: Path) -> None:
     write_checkout(tmp_path)
     (tmp_path / "setup.py").write_text(SETUP + "x = " + "-" * 20_000 + "1")
     found = read_checkout(tmp_path, ()).value
     assert "nested too deeply" in found.sources[0].source.error
-
-
-@pytest.mark.parametrize("ref", ["a\0b", "../../../../../../dev/zero", "/dev/zero", "x" * 5000, ".."])
-def test_odd_references(ref: str, tmp_path: Path) -> None:
-    write_checkout(tmp_path)
-    (tmp_path / ".git/HEAD").write_text(f"ref: {ref}\n")
-    (tmp_path / ".git/commondir").write_text(f"{ref}\n")
-    assert commit_of(git_folder(tmp_path)) is None
-    (tmp_path / ".git").rename(tmp_path / "moved")
-    (tmp_path / ".git").write_text(f"gitdir: {ref}\n")
-    git_folder(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, " " * 100_000, "\n" * 100_000, '[submodule "a"]\n' * 6_000, "a" * 100_000]
-)
-def test_long_files_of_git(text: str, tmp_path: Path) -> None:
-    """Each took minutes with patterns that look again from every place."""
-    write_checkout(tmp_path)
-    (tmp_path / ".gitmodules").write_text(text)
-    (tmp_path / ".git/config").write_text('[remote "origin"]' + text)
-    assert read_submodules(tmp_path) == () and remote_of(tmp_path / ".git") == ""
 
 
 @pytest.mark.parametrize(
@@ -160,8 +117,3 @@ def test_long_requirements(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("x" * 5000 + "\n" + "torch==1.0\n" * 6000)
     pins = list(read_pins(tmp_path, reader := FolderReader()))
     assert len(pins) == 5000 and "5000 requirements" in reader.left_out[0].reason
-
-
-def test_long_names_are_no_splats() -> None:
-    assert is_splat_module("diff_gaussian_rasterization._C")
-    assert not is_splat_module("diff_" + "rasteriz" * 100_000 + "!")
