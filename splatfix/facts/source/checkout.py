@@ -202,7 +202,7 @@ def _packages_in(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:
         try:
             if text:
                 kernel = reader.text(folder / "cuda_rasterizer" / "forward.cu")
-                source = read_package_source(entry.name, text, reader.parse)
+                source = read_package_source(entry.name, text, reader)
                 yield replace(source, depth=read_depth(kernel), projection=read_projection(kernel))
         except NotPython as error:
             reader.leave_out(file, f"it is not Python that this version can read: {error}")

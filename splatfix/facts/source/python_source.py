@@ -2,9 +2,9 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from splatfix.facts.source.reader import parse_python
+from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.syntax import imported, last_name
 from splatfix.model import GuardedImport, PackageSource
 
@@ -25,11 +25,9 @@ def is_splat_module(name: str) -> bool:
     return len(name) < _LONGEST_NAME and _SPLAT_MODULE.fullmatch(name) is not None
 
 
-def read_package_source(
-    module: str, text: str, parse: Callable[[str], ast.Module] = parse_python
-) -> PackageSource:
-    """Read a package's ``__init__.py`` with ``parse_python``, or with that of a reader with a budget; raises NotPython."""
-    nodes = tuple(ast.walk(parse(text)))
+def read_package_source(module: str, text: str, reader: FolderReader | None = None) -> PackageSource:
+    """Read a package's ``__init__.py``, on the budget of a reader; raises NotPython."""
+    nodes = tuple(ast.walk((reader or FolderReader()).parse(text)))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     names = [node.name for node in classes]
     for node in nodes:
