@@ -27,19 +27,9 @@ class Code:
     """The syntax tree of a file, walked once for all that is looked for in it."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self._tree = tree
-
-    @cached_property
-    def nodes(self) -> tuple[ast.AST, ...]:
-        return tuple(ast.walk(self._tree))
-
-    @cached_property
-    def calls(self) -> tuple[ast.Call, ...]:
-        return tuple(node for node in self.nodes if isinstance(node, ast.Call))
-
-    @cached_property
-    def loops(self) -> tuple[ast.For | ast.While, ...]:
-        return tuple(node for node in self.nodes if isinstance(node, (ast.For, ast.While)))
+        self.nodes = tuple(ast.walk(tree))
+        self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
+        self.loops = [node for node in self.nodes if isinstance(node, (ast.For, ast.While))]
 
     @cached_property
     def _parents(self) -> dict[ast.AST, ast.AST]:

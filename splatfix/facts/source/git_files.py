@@ -122,10 +122,10 @@ def has_nothing_below(git: Path, path: str) -> bool:
 def _index_entries(index: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield (mode, commit, path) of each entry; source: gitformat-index(5), versions 2 to 4."""
     version = int.from_bytes(index[4:8], "big")
+    if index[:4] != b"DIRC" or version not in (2, 3, 4):
+        return
     offset, path = 12, b""
-    for _ in range(
-        int.from_bytes(index[8:12], "big") if index[:4] == b"DIRC" and version in (2, 3, 4) else 0
-    ):
+    for _ in range(int.from_bytes(index[8:12], "big")):
         is_extended = int.from_bytes(index[offset + 60 : offset + 61], "big") & 0x40
         start, kept = offset + (64 if is_extended else 62), b""
         if version == 4:

@@ -139,7 +139,9 @@ class _Reading:
                     yield from files
                     continue
                 top = item.module.partition(".")[0]
-                foreign = [_NEEDS_ANOTHER] if f"{item.deepest}.".startswith(f"{_NEEDS_ANOTHER}.") else []
+                foreign = []
+                if f"{item.deepest}.".startswith(f"{_NEEDS_ANOTHER}."):
+                    foreign.append(_NEEDS_ANOTHER)
                 if top not in sys.stdlib_module_names:
                     foreign.append(top)
                 for module in foreign:
@@ -165,11 +167,12 @@ class _Reading:
             for pattern in self._patterns:
                 if pattern.holds(used) and len(found) < _MOST_MATCHES:
                     found.setdefault((pattern.key, line), at_import)
-        code = Code(tree)
+        code: Code | None = None
         for pattern in self._patterns:
             for shape in pattern.names & BY_SHAPE.keys():
                 mention, at_import, find_lines = BY_SHAPE[shape]
                 if mention in text:
+                    code = code or Code(tree)
                     for line in find_lines(code)[:_MOST_MATCHES]:
                         found[pattern.key, line] = at_import
         lines = text.splitlines()

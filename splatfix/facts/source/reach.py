@@ -101,9 +101,11 @@ def missing_folders(
     around = checkout_around(folder)
     for item in read_submodules(around, reader) if around != folder else ():
         path = os.path.relpath(around / item.path, folder).replace("\\", "/")
-        if not item.empty:
-            continue
-        if build.names("..") and build.names(item.path) if path.startswith("..") else build.reads(path):
+        if path.startswith(".."):
+            is_needed = item.empty and build.names("..") and build.names(item.path)
+        else:
+            is_needed = item.empty and build.reads(path)
+        if is_needed:
             candidates.append(path)
     for path in build.include_folders():
         inside = path.strip("/")
