@@ -106,9 +106,7 @@ def arch_variables(reads: Mapping[str, str], script: SetupScript) -> Iterator[Ar
         holding = script.holding(quoted(name))
         separator, dotted, is_number = ";", name.endswith("ARCH_LIST"), False
         for call in script.calls("split", "int", "float"):
-            converted = (
-                call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), call)
-            )
+            converted: ast.AST = getattr(call.func, "value", None) or next(iter(call.args), call)
             if holding.isdisjoint(script.markers(converted)):
                 continue
             function = last_name(call.func)

@@ -220,8 +220,7 @@ def _imports_and_calls(root: Path, reader: FolderReader, own_modules: set[str]) 
     others: list[ExtensionCall] = []
     for file in reader.files_below(root, (".py",), depth=3, skip=("submodules",)):
         text = reader.text(file)
-        tree = reader.python(file, text) if _MENTIONS.search(text) else None
-        if tree is None:
+        if not _MENTIONS.search(text) or not (tree := reader.python(file, text)):
             continue
         name = file.relative_to(root).as_posix()
         nodes = tuple(ast.walk(tree))

@@ -216,11 +216,11 @@ def _lying_in(root: Path, headers: Collection[str]) -> set[str]:
         by_name.setdefault(header.rpartition("/")[2], []).append(header)
     found: set[str] = set()
     # for sixty headers of Eigen it was walked through sixty times
-    for folder, _, files in islice(os.walk(repository), _MOST_FOLDERS if headers else 0):
-        for name in by_name.keys() & set(files):
-            found.update(header for header in by_name[name] if f"{folder}/{name}".endswith(f"/{header}"))
+    for folder, _, files in islice(os.walk(repository), _MOST_FOLDERS):
         if len(found) == len(headers):
             break
+        for name in by_name.keys() & set(files):
+            found.update(header for header in by_name[name] if f"{folder}/{name}".endswith(f"/{header}"))
     return found
 
 

@@ -240,11 +240,11 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     """It catches a failed import, and the program goes on without what it wanted."""
     if handler.type and _CATCHES_IMPORT_ERRORS.isdisjoint(map(last_name, ast.walk(handler.type))):
         return False
-    return not any(
-        isinstance(node, ast.Raise)
-        or (isinstance(node, ast.Call) and last_name(node.func) in _ENDS_THE_PROGRAM)
-        for node in ast.walk(handler)
-    )
+    for node in ast.walk(handler):
+        is_exit = isinstance(node, ast.Call) and last_name(node.func) in _ENDS_THE_PROGRAM
+        if is_exit or isinstance(node, ast.Raise):
+            return False
+    return True
 
 
 def files_of_own(module: str, search: Iterable[Path]) -> Iterator[Path] | None:

@@ -80,11 +80,8 @@ def levels_above(folder: Path) -> int:
 
 def _is_everything(folder: Path) -> bool:
     """A copy of it would be one of a disk, of all that a person has, or of itself: builds are made in the temporary folder."""
-    if holds_everything(folder):
-        return True
-    return any(
-        Path(inside).resolve().is_relative_to(folder) for inside in (Path.home(), tempfile.gettempdir())
-    )
+    inside = (Path.home(), Path(tempfile.gettempdir()))
+    return bool(holds_everything(folder)) or any(path.resolve().is_relative_to(folder) for path in inside)
 
 
 def missing_folders(

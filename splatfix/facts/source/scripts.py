@@ -133,8 +133,9 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
     reader, calls = FolderReader(), []
     for file in reader.files_below(folder, (".py",), depth=6):
         text = reader.text(file)
-        tree = reader.python(file, text) if _MENTIONS_BUILDER.search(text) else None
-        for node in ast.walk(tree) if tree else ():
+        if not _MENTIONS_BUILDER.search(text) or not (tree := reader.python(file, text)):
+            continue
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
             place, called = f"{file.relative_to(folder).as_posix()}:{node.lineno}", dotted_name(node.func)

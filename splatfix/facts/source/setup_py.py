@@ -496,9 +496,10 @@ def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
         match statement:
             case ast.With(body=inner) | ast.Try(body=inner):
                 calls += _sure_setups(inner, depth - 1)
-            case ast.If(test=test, body=inner, orelse=others):
-                sure = [_sure_setups(branch, depth - 1) for branch in (inner, others)]
-                shortest = min(sure[: 1 if is_main(test) else 2], key=len)
+            case ast.If(test=test, body=inner) if is_main(test):
+                calls += _sure_setups(inner, depth - 1)
+            case ast.If(body=inner, orelse=others):
+                shortest = min(_sure_setups(inner, depth - 1), _sure_setups(others, depth - 1), key=len)
                 calls += shortest
             case ast.Expr(value=ast.Call() as call) if last_name(call.func) == "setup":
                 calls.append(call)
