@@ -1,6 +1,5 @@
 """The scenes of a certification: the samples that come with splatfix, suites of them, and those of a data folder."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
@@ -13,6 +12,7 @@ from msgspec.structs import asdict, replace
 from splatfix.certify.model import Skipped
 from splatfix.certify.smoke import list_scenes
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import sha256_of
 from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.core.step import value_options
 from splatfix.knowledge.published import public_scenes
@@ -167,7 +167,7 @@ def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ..
         path = folder / name
         if not path.is_file():
             problems.append(f"{name} is missing")
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        elif sha256_of(path) != digest:
             problems.append(f"{name} has changed")
     return tuple(problems)
 

@@ -99,20 +99,17 @@ def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
     if progress := words(latest, left=False):
         after = f" after {progress}"
     signal = -(done.returncode or 0)
-    if done.error:
-        return _not_finished(f"The trainer failed{after}: {done.error}.")
-    if signal > 0:
-        return _not_finished(f"The trainer was {done.why()}{after}.", _SIGNALS.get(signal, ""))
     lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
     errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
-    if errors:
-        return _not_finished(errors[-1].partition(": ")[2].strip())
-    if lines:
-        return _not_finished(lines[-1].strip())
-    return _not_finished(done.why() or "The trainer wrote no result.")
-
-
-def _not_finished(measured: str, meaning: str = "") -> Criterion:
+    measured, meaning = done.why() or "The trainer wrote no result.", ""
+    if done.error:
+        measured = f"The trainer failed{after}: {done.error}."
+    elif signal > 0:
+        measured, meaning = f"The trainer was {done.why()}{after}.", _SIGNALS.get(signal, "")
+    elif errors:
+        measured = errors[-1].partition(": ")[2].strip()
+    elif lines:
+        measured = lines[-1].strip()
     return Criterion("training-finishes", Outcome.FAILED, measured, FINISHED, meaning)
 
 

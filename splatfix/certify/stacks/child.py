@@ -85,7 +85,8 @@ def stage_observer(folder: Path) -> None:
 def configure(out: Path, settings: Mapping[str, object]) -> dict[str, str]:
     """Write what the observer is to do, and return the variable that leads it there."""
     configuration = out.resolve() / "inside.json"
-    configuration.write_text(json.dumps(settings), encoding="utf-8")
+    complete = {"placeholders": (), "needed": (), "written": (), **settings}
+    configuration.write_text(json.dumps(complete), encoding="utf-8")
     return {"SPLATFIX_INSIDE": str(configuration)}
 
 
