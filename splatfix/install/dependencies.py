@@ -39,11 +39,7 @@ class Fetcher(Struct):
     """What cannot be had, each as a sentence."""
 
     def fetch(self) -> tuple[Path, ...]:
-        """Return the wheels of all requirements, () where everything is there; of the optional ones those that can be had.
-
-        Raises:
-            SplatfixError: ``dependencies-not-found`` with what pip said.
-        """
+        """Return the wheels of all requirements, () where everything is there; of the optional ones those that can be had."""
         self.pins = list(self.step.pins)
         try:
             return self._wheels(self.step.requirements, "all")

@@ -110,11 +110,7 @@ class Environment(Struct, frozen=True):
 
 
 def open_environment(python: str, runner: Runner | None = None) -> Environment:
-    """Ask the interpreter for its folders, and find what installs there.
-
-    Raises:
-        SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
-    """
+    """Ask the interpreter for its folders, and find what installs there; ``no-interpreter`` is raised for another program."""
     runner = runner or Runner()
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
     answer = json_object(completed.stdout.strip().rpartition("\n")[2]) if completed.ok else {}
@@ -225,10 +221,7 @@ def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
     """Hold the lock of the environment whose ``.splatfix`` folder this is; does not wait for a living holder. It gives notes.
 
     The operating system holds the lock, so that it vanishes with the process. While it is held nothing is written that is
-    open to more people than the environment itself.
-
-    Raises:
-        SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``.
+    open to more people than the environment itself. Where another splatfix works there ``environment-busy`` is raised.
     """
     open_to = 0o777
     if folder.parent.is_dir():

@@ -40,8 +40,7 @@ class InstalledDistribution(Struct, frozen=True):
 def find_installed(environment: Environment, name: str) -> tuple[InstalledDistribution, ...]:
     """Find every distribution of that name in the environment's own folders (normally none or one).
 
-    Raises:
-        SplatfixError: ``cannot-back-up`` for one whose files are not recorded (installed by bare distutils), or not readable.
+    Where the files of one are not recorded (installed by bare distutils), or not readable, ``cannot-back-up`` is raised.
     """
     found: list[InstalledDistribution] = []
     for info in (path for site in environment.sites for path in sorted(site.glob("*"))):

@@ -25,9 +25,6 @@ def link_names(
         cc: the host compiler, which is asked what its linker finds.
         cuda_home: the toolkit; torch's builder lets the linker look in its ``lib64``, else in its ``lib``.
         site: site-packages, where NVIDIA's wheels lie.
-
-    Returns:
-        False where none is needed.
     """
     if not sys.platform.startswith("linux"):
         return False

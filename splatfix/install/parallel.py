@@ -22,16 +22,13 @@ def parallel(
 ) -> None:
     """Do all jobs, in order as far as ``budget`` allows; one that costs more than there is runs when nothing else does.
 
-    One whose compiler the system killed for memory beside others is done once more, alone.
+    One whose compiler the system killed for memory beside others is done once more, alone. The first error of a job is raised
+    when all others have been stopped and have ended.
 
     Args:
         cost: how many compilers a job runs at once.
-        begin: called in the caller's thread before a job's work starts.
+        begin, end: called in the caller's thread before a job's work starts, and when it is done.
         work: called in a thread of its own; it ends soon after the event is set.
-        end: called in the caller's thread when the work is done.
-
-    Raises:
-        Exception: the first error of a job, when all others have been stopped and have ended.
     """
     waiting, lonely = list(range(len(jobs))), list[int]()
     running: dict[Future[Result], int] = {}

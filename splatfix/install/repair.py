@@ -25,9 +25,7 @@ def plan_repair(name: str, facts: Facts) -> Plan:
     """Return the plan that installs the same version again: a drop-in put together anew, what splatfix built from its source
     or the wheel cache, anything else as the wheel that pip was given or has from its index.
 
-    Raises:
-        SplatfixError: ``not-installed`` (exit code 2); ``cannot-repair`` for what cannot be had again, with what to do
-            instead; as :func:`best`.
+    For what cannot be had again ``cannot-repair`` is raised, with what to do instead.
     """
     there = facts.environment.distributions.value or ()
     distribution = next(

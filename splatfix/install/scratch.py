@@ -41,9 +41,7 @@ class Scratch(Struct, frozen=True):
 def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scratch]:
     """Make a fresh folder, removed at the end whatever happens. Its path never contains "arch".
 
-    Args:
-        source: what will be copied there. The same source gets the same path when that is free, because compiler caches
-            take the path for a part of what they compile.
+    The same ``source`` gets the same path when that is free: compiler caches take the path for a part of what they compile.
     """
     name = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}" if source else ""
     problems = []

@@ -22,10 +22,10 @@ _Place = tuple[Path, str]
 
 
 def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> list[str]:
-    """See that what these wheels write is new or their own; a sentence for each ``.pth`` file, which Python obeys at its start.
+    """See that what these wheels write is new or their own, and hides no other's module; else ``takes-over`` is raised.
 
-    Raises:
-        SplatfixError: ``takes-over``, also for a module that would hide another distribution's.
+    Returns:
+        A sentence for each ``.pth`` file, which Python obeys at its start.
     """
     sites = [Path(os.path.realpath(site)) for site in environment.sites]
     all_written = {wheel: dict.fromkeys(map(_real, wheel.destinations(environment))) for wheel in wheels}

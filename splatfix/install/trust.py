@@ -43,11 +43,7 @@ def distrust(folder: Path, *, inside: bool = True) -> str:
 
 
 def private_cache(name: str, base: Path | None = None) -> Path:
-    """Return the folder of that name in the user's cache, made if need be, for what cannot be had without a cache.
-
-    Raises:
-        SplatfixError: ``cache-not-private`` when somebody else can write there.
-    """
+    """Return the folder of that name in the user's cache, made if need be, for what cannot be had without a cache."""
     folder = (base or user_cache()) / name
     try:
         make_private(folder)
