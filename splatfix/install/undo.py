@@ -136,10 +136,12 @@ class Undoer(Struct):
                 there = self._installed(step.installed)
                 # when somebody has removed it in the meantime, what was there before can still come back
                 if there and [digest for _, digest in there] != [step.digest]:
-                    names = {"name": step.installed, "version": there[0][0]}
-                    uninstall = self.environment.command("uninstall", step.installed)
+                    name, version = step.installed, there[0][0]
+                    uninstall = self.environment.command("uninstall", name)
                     todo = (run(*uninstall, text="Remove it if you do not want it"),)
-                    raise SplatfixError.of("install.installed-by-others", todo=todo, **names)
+                    raise SplatfixError.of(
+                        "install.installed-by-others", todo=todo, name=name, version=version
+                    )
         if not self.dry_run:
             entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
         return self._undone(entry, backups, EntryStatus.REVERTED, "", self.notes)
