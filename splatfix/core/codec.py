@@ -15,15 +15,12 @@ T = TypeVar("T")
 
 
 def parse_json(text: str) -> Any:
-    """Return a JSON document as plain types.
+    """Return a JSON document as plain types; a ``ValueError`` for what is none, or is nested too deeply.
 
     The standard library reads it: msgspec takes no lone surrogates, which stand for bytes of odd file names.
-
-    Raises:
-        ValueError: it is not JSON, is nested too deeply, or has a number that is none.
     """
     try:
-        return json.loads(text, parse_constant=_number, parse_float=_number)
+        return json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -33,6 +30,12 @@ def _number(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is no JSON")
     return number
+
+
+def _whole(text: str) -> float:
+    if len(text) > 20:  # longer than any count of bytes, and maybe larger than any float
+        return _number(text)
+    return int(text)
 
 
 def json_object(text: str) -> dict[str, Any]:

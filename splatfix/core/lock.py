@@ -34,11 +34,7 @@ class Lock:
     """The lock of a file, which is made where there is none; held until it is released, or the process ends."""
 
     def __init__(self, path: Path, patience: float = _PATIENCE_S) -> None:
-        """Take it, waiting some seconds for who has it.
-
-        Raises:
-            Locked: somebody else keeps it; or the ``OSError`` of a file that cannot be made or opened.
-        """
+        """Take it, waiting some seconds for who has it: ``Locked``, or the ``OSError`` of a file that cannot be made."""
         self.path = path
         self.notes: tuple[str, ...] = ()
         self._lock: BaseFileLock = FileLock(path, fallback_to_soft=False)

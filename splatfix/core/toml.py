@@ -15,11 +15,7 @@ _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the document as plain types.
-
-    Raises:
-        ValueError: with line and column when ``text`` is not TOML, or that it is nested too deeply.
-    """
+    """Return the document as plain types; a ``ValueError`` with line and column for what is no TOML, or nested too deeply."""
     if _LONG_KEY.search(text):
         raise ValueError("it has a key of more than fifty parts")
     try:

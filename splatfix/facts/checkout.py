@@ -32,5 +32,12 @@ from splatfix.facts.source.git_files import (
 from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reach import repository_of
-from splatfix.facts.source.reached import Reach, all_trainers, as_reached, find_trainers
-from splatfix.facts.source.scripts import compiled_at_first_use, read_arguments, read_scripts
+from splatfix.facts.source.scripts import (
+    Reach,
+    all_trainers,
+    as_reached,
+    compiled_at_first_use,
+    find_trainers,
+    read_arguments,
+    read_scripts,
+)

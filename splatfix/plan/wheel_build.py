@@ -224,8 +224,10 @@ def _downloads(
 def compiled_later(source: Source, context: Context) -> tuple[str, ...] | Rejected:
     """Give the sentence for CUDA code that no build compiles, which it is when it is imported or first runs; () for none.
     Rejected where the machine lacks what its import needs."""
+    if source.modules:
+        return ()
     uses = disk.compiled_at_first_use(Path(source.folder))
-    if source.modules or not uses:
+    if not uses:
         return ()
     newest, lines = max(uses, key=lambda use: release(use.cmake)), few([item.place for item in uses])
     text = f"no build compiles the CUDA code of {source.label}: {newest.builder} does when it first runs, in {lines}"

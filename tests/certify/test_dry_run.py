@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts.source.reached import all_trainers, find_trainers, reach_of
 from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.scripts import all_trainers, find_trainers, reach_of
 from tests.conftest import Splatfix
 from tests.plan.machines import cuda_source, with_submodules
 from tests.plan.test_faces import called, source

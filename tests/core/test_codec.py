@@ -38,6 +38,7 @@ def test_what_has_no_json_form_is_refused() -> None:
         ('{"a": ' + "[" * 100_000, "nested too deeply"),
         ('{"a": NaN}', "NaN is no JSON"),
         ("1e999", "1e999 is no JSON"),
+        ("9" * 400, "9 is no JSON"),
         ("", "value"),
     ],
 )

@@ -20,9 +20,8 @@ def test_no_regular_file(name: str, put: Callable[[Path], None], tmp_path: Path)
     if name == "link-to-nowhere":
         assert found is None
     elif name == "link-to-pagemap":
-        assert found is None or isinstance(
-            found, (str, Unread)
-        )  # what the kernel gives of it depends on who asks
+        # what the kernel gives of it depends on who asks
+        assert found is None or isinstance(found, (str, Unread))
     else:
         assert isinstance(found, Unread) and found.path == str(tmp_path / "x") and found.reason
     assert len(read_start(tmp_path / "x", 2)) <= 2

@@ -40,22 +40,17 @@ def test_a_damaged_entry_is_no_entry(tmp_path: Path, name: str, content: bytes |
     assert cache.take("k", tmp_path / "out") is None
 
 
-def open_to_all(folder: Path) -> None:
-    folder.chmod(0o777)
-
-
 def open_file(folder: Path) -> None:
     for path, mode in ((folder, 0o755), (folder / "k", 0o755), (folder / "k/entry.json", 0o666)):
         path.chmod(mode)
 
 
 def link_the_wheel(folder: Path) -> None:
-    wheel = folder / "k" / WHEEL
-    wheel.rename(folder.parent / "elsewhere.whl")
-    wheel.symlink_to(folder.parent / "elsewhere.whl")
+    wheel = (folder / "k" / WHEEL).rename(folder.parent / "elsewhere.whl")
+    (folder / "k" / WHEEL).symlink_to(wheel)
 
 
-@pytest.mark.parametrize("spoil", [open_to_all, open_file, link_the_wheel])
+@pytest.mark.parametrize("spoil", [lambda folder: folder.chmod(0o777), open_file, link_the_wheel])
 def test_what_somebody_else_may_have_put_there_is_not_used(
     tmp_path: Path, spoil: Callable[[Path], None]
 ) -> None:

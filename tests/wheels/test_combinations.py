@@ -17,7 +17,8 @@ from tests.plan.machines import rasterizer_source
 
 from .forge import SYMBOL, Server, context_of, search, serving, torch_in, write_page, write_wheel
 
-CASES = parse_toml((Path(__file__).parent / "combinations.toml").read_text("utf-8"))["case"]
+TABLE = parse_toml((Path(__file__).parent / "combinations.toml").read_text("utf-8"))
+CASES = TABLE["case"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["what"].replace(" ", "-") for case in CASES])
@@ -55,43 +56,29 @@ def _wanted(case: Mapping[str, Any], folder: Path) -> Wanted:
 
 
 def _write_index(case: Mapping[str, Any], served: Path, server: Server) -> WheelIndex:
-    layout, address = case["layout"], server.address
-    if layout == "local":
+    if case["layout"] == "local":
         return WheelIndex("here", str(served))
+    page, address = TABLE["layouts"][case["layout"]]
     pages: dict[str, list[str]] = {}
     for wheel, *_ in case["wheels"]:
-        name, built = (
-            wheel.partition("-")[0].replace("_", "-"),
-            built_for(wheel.partition("+")[2].partition("-")[0]),
-        )
-        cuda, torch = "cu" + "".join(map(str, built.cuda)), "torch" + ".".join(map(str, built.torch[:2]))
-        folder = {
-            "flat": "whl",
-            "yanked": "whl",
-            "named": f"whl/{name}",
-            "tags": f"whl/pt{''.join(map(str, built.torch))}{cuda}/{name}",
-            "folders": f"whl/{cuda}/{torch}/{name}",
-            "root": f"whl/{cuda}/{torch}/{name}",
-            "simple": f"whl/{cuda}/{name}",
-            "pyt": f"whl/{case.get('folder')}",
-        }[layout]
-        pages.setdefault(folder, []).append(wheel)
+        built = built_for(wheel.partition("+")[2].partition("-")[0])
+        named = {
+            "name": wheel.partition("-")[0].replace("_", "-"),
+            "cuda": "cu" + "".join(map(str, built.cuda)),
+            "torch": "torch" + ".".join(map(str, built.torch[:2])),
+            "tag": "pt" + "".join(map(str, built.torch)),
+            "folder": case.get("folder"),
+        }
+        pages.setdefault(page.format(**named), []).append(wheel)
     for folder, wheels in pages.items():
         up = "../" * len(folder.split("/"))
         links = {wheel: f"{up}files/{wheel}" for wheel in wheels}
-        yanked = wheels if layout == "yanked" else []
+        yanked = wheels if case["layout"] == "yanked" else []
         write_page(served / folder / "index.html", links, digests="sha256", yanked=yanked)
-    for folder in sorted({path for path in served.rglob("whl/**/") if not (path / "index.html").exists()}):
-        children = sorted(path.name for path in folder.iterdir() if path.is_dir())
-        write_page(folder / "index.html", {name: f"{name}/" for name in children})
-    if not (served / "whl" / "index.html").exists():
-        write_page(
-            served / "whl" / "index.html", {path.name: f"{path.name}/" for path in (served / "whl").iterdir()}
-        )
-    endings = {
-        "folders": "/{cuda}/torch{torch}/{name}/",
-        "simple": "/{cuda}/{name}/",
-        "pyt": f"/{case.get('folder')}/",
-        "named": "/{name}/",
-    }
-    return WheelIndex("served", f"{address}/whl{endings.get(layout, '/')}")
+    for place in (served / "whl", *sorted(served.rglob("whl/**/"))):
+        if not (place / "index.html").exists():
+            write_page(
+                place / "index.html",
+                {path.name: f"{path.name}/" for path in place.iterdir() if path.is_dir()},
+            )
+    return WheelIndex("served", f"{server.address}/whl{address.replace('{folder}', str(case.get('folder')))}")

@@ -80,9 +80,11 @@ def runtime_copies(system: System, site: str, files: Iterable[str]) -> tuple[Run
 def torch_abi(loader: Loader) -> bool | None:
     """Which std::string the installed torch was built with, by the name under which libc10 exports its error function."""
     libc10 = next((path for path in loader.torch_libraries if path.endswith("/libc10.so")), None)
-    with suppress(BinaryError, OSError):
-        missing = loader.system.missing_exports((_NEW_ABI, _OLD_ABI), (libc10,)) if libc10 else ()
-        return missing[0] == _OLD_ABI if len(missing) == 1 else None
+    if libc10 is not None:
+        with suppress(BinaryError, OSError):
+            missing = loader.system.missing_exports((_NEW_ABI, _OLD_ABI), (libc10,))
+            if len(missing) == 1:
+                return missing[0] == _OLD_ABI
     return None
 
 

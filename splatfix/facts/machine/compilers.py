@@ -52,16 +52,18 @@ def _named(system: System) -> Iterator[tuple[str, str]]:
     """The compilers that environment variables name; ``nvcc -ccbin`` flags count as well."""
     programs = []
     for variable in _VARIABLES:
-        # a compiler cache may stand in front: "ccache g++-13"
         command = system.env.get(variable, "").split()
-        is_cached = bool(command) and command[0].endswith(("ccache", "sccache"))
-        programs += [(program, variable) for program in (command[-1:] if is_cached else command[:1])]
+        # a compiler cache may stand in front: "ccache g++-13"
+        if len(command) > 1 and command[0].endswith("ccache"):
+            del command[0]
+        programs += [(program, variable) for program in command[:1]]
     for variable in _FLAG_VARIABLES:
         programs.append((captured(_CCBIN, system.env.get(variable, "")), f"{variable} -ccbin"))
     for program, via in programs:
-        if program:
-            is_path = "/" in program or "\\" in program
-            yield program if is_path else next(iter(which_all(system, program)), program), via
+        if "/" in program or "\\" in program:
+            yield program, via
+        elif program:
+            yield next(iter(which_all(system, program)), program), via
 
 
 def _on_path(system: System, environment: str) -> Iterator[tuple[str, str]]:
@@ -113,8 +115,9 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
         # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
         minor = captured(_CL_TOOLSET, path)
         version = captured(_CL_VERSION, done.stderr + done.stdout)
-        told = version or (f"19.{minor}" if minor else None)
-        return Compiler("cl", path, told, found_via, "" if version else done.why())
+        if version:
+            return Compiler("cl", path, version, found_via)
+        return Compiler("cl", path, f"19.{minor}" if minor else None, found_via, done.why())
     kind = re.sub(r"^.*conda-linux-gnu-|-[\d.]+$", "", name)
     if kind not in ("gcc", "g++", "clang", "clang++"):
         return None
@@ -123,4 +126,6 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
     if "clang" in first_line:
         kind = {"gcc": "clang", "g++": "clang++"}.get(kind, kind)  # macOS names clang gcc
     version = captured(_GNU_VERSION, first_line)
-    return Compiler(kind, path, version or None, found_via, "" if version else done.why() or first_line)
+    if version:
+        return Compiler(kind, path, version, found_via)
+    return Compiler(kind, path, None, found_via, done.why() or first_line)

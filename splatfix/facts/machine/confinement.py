@@ -38,11 +38,12 @@ def probe(system: System) -> Fact[Confinement]:
     root, shm = at.get("/"), at.get(_SHM)
     status = system.read("/proc/self/status") or ""
     uid = whole_number(captured(r"^Uid:\s+(\d+)", status, re.MULTILINE))
-    # bytes of a tmpfs that is limited; it may be in another way
-    sizes = filter(
-        None, (re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option) for option in (shm.more if shm else ()))
-    )
-    size = next((int(match[1]) * _UNITS[match[2]] for match in sizes), None)
+    size = None
+    for option in shm.more if shm else ():
+        # bytes of a tmpfs that is limited; it may be in another way
+        if match := re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option):
+            size = int(match[1]) * _UNITS[match[2]]
+            break
     closed: list[str] = []
     if uid and any(name.startswith("nvidia") for name in system.listdir("/dev")):
         # find asks the kernel, which also knows of groups and access lists

@@ -106,10 +106,13 @@ def probe(system: System) -> GpuFacts:
             if not listed.via:
                 listed = source(system)
     version, is_open, module_via = _kernel_module(system)
+    level = cuda.level
+    # what CUDA says of its level counts: a forward-compatibility package raises it above NVML's
+    if not cuda.devices.known and listed.level:
+        level = listed.level
     driver = Driver(
         version=version or listed.version,
-        # what CUDA says of its level counts: a forward-compatibility package raises it above NVML's
-        cuda=cuda.level if cuda.devices.known else listed.level or cuda.level,
+        cuda=level,
         open_module=is_open,
         library_version=listed.version or _version_of_library(system),
         nvml_error=nvml.code,
@@ -150,7 +153,9 @@ def _of_a_mac(system: System) -> GpuFacts:
         if vendor == "apple":  # CPU and GPU share it
             memory = whole_number(mac.sysctl(system).get("hw.memsize"))
         gpus.append(Gpu(len(gpus), name, vendor, memory_total=memory))
-    return GpuFacts(Fact(tuple(gpus), via) if gpus else unknown(f"{via} shows no GPU"), no_driver, no_cuda)
+    if not gpus:
+        return GpuFacts(unknown(f"{via} shows no GPU"), no_driver, no_cuda)
+    return GpuFacts(Fact(tuple(gpus), via), no_driver, no_cuda)
 
 
 def _version_of_library(system: System) -> str | None:
@@ -264,7 +269,9 @@ def _decoded(items: object) -> tuple[Gpu, ...]:
 
 def _level(number: int | None) -> str | None:
     """``13000`` -> ``13.0`` (CUDA driver API, cuDriverGetVersion)."""
-    return f"{number // 1000}.{number % 1000 // 10}" if number and number > 0 else None
+    if number is None or number <= 0:
+        return None
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _completed(gpus: tuple[Gpu, ...], of_cuda: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

@@ -57,9 +57,11 @@ class Loader(Struct, frozen=True, dict=True):
 
     @cached_property
     def torch_libraries(self) -> tuple[str, ...]:
+        if not self.torch_folder:
+            return ()
         form = "{}.dll" if self.system.name == "windows" else "lib{}.so"
         paths = [f"{self.torch_folder}/lib/{form.format(name)}" for name in TABLES["torch_libraries"]]
-        return tuple(filter(self.system.exists, paths)) if self.torch_folder else ()
+        return tuple(filter(self.system.exists, paths))
 
     def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
         """The file that a needed library name leads to; None when there is none."""

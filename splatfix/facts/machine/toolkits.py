@@ -136,7 +136,9 @@ def ask_root(system: System, nvcc: str) -> str | None:
         return None
     # Debian's nvcc.profile sets no TOP
     root = system.realpath(variables.get("TOP", f"{variables.get('_HERE_', '').strip()}/..").strip())
-    return "/usr" if root == _DEBIAN else root
+    if root == _DEBIAN:
+        return "/usr"
+    return root
 
 
 def _candidates(system: System) -> Iterator[_Candidate]:
@@ -154,7 +156,9 @@ def _candidates(system: System) -> Iterator[_Candidate]:
     yield from _usual_folders(system)
     prefix = system.env.get("CONDA_PREFIX")
     if prefix:
-        folders = [prefix, f"{prefix}/Library"] if system.name == "windows" else [prefix]
+        folders = [prefix]
+        if system.name == "windows":
+            folders.append(f"{prefix}/Library")
         if not _nvcc_in(system, prefix):
             folders += [f"{prefix}/targets/{target}" for target in _TARGETS]
         yield from (_Candidate(folder, "CONDA_PREFIX") for folder in folders)
@@ -217,7 +221,10 @@ def _describe(
         archs = tuple(re.findall(r"^\s*(sm_[0-9]{2,3}[af]?)\s*$", codes, re.MULTILINE))
         if version is None:
             error = f"nvcc --version: {done.why() or 'no version in its answer'}"
-    limits = (system.read(f"{include}/crt/host_config.h") or "") if include else ""
+    limits = cub = ""
+    if include:
+        limits = system.read(f"{include}/crt/host_config.h") or ""
+        cub = cub_version(system, include) or cub_version(system, f"{include}/cccl")
     missing = _missing(system, root, include, nvcc)
     major = (version or "").partition(".")[0]
     lending: list[str] = []
@@ -245,7 +252,7 @@ def _describe(
         missing=missing,
         cudart_in=tuple(path.rpartition("/")[0] for path in cudart),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
-        cub=(cub_version(system, include) or cub_version(system, f"{include}/cccl")) if include else "",
+        cub=cub,
         elsewhere=elsewhere,
         error=error,
     )
@@ -254,7 +261,9 @@ def _describe(
 def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
     """The header refuses ``__GNUC__ > N``, but ``__clang_major__ >= N`` and ``_MSC_VER >= N``: there N - 1 is the highest."""
     bound = whole_number(captured(pattern, limits))
-    return None if bound is None else bound - less
+    if bound is None:
+        return None
+    return bound - less
 
 
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:

@@ -32,9 +32,8 @@ from splatfix.facts.source.python_source import (
     read_package_source,
     read_projection,
 )
-from splatfix.facts.source.reached import as_started
 from splatfix.facts.source.reader import FolderReader, NotPython
-from splatfix.facts.source.scripts import read_packages_of, read_scripts
+from splatfix.facts.source.scripts import as_started, read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import read_setup_script
 from splatfix.facts.source.syntax import imported
 from splatfix.facts.system.parallel import within

@@ -65,12 +65,8 @@ class Entry(NamedTuple):
 
 
 def copy_source(source: Path, destination: Path, repository: Path | None = None) -> tuple[LeftOut, ...]:
-    """Copy what a build needs: a source folder, or the repository around it; what is left out, and why.
-
-    Everything copied can be written to.
-
-    Args:
-        repository: the folder that ``destination`` becomes a copy of; None for ``source`` itself.
+    """Copy what a build needs, a source folder, or the repository around it that ``destination`` becomes a copy of, so that
+    everything can be written to; what is left out, and why.
 
     Raises:
         SplatfixError: ``disk-full``, ``cannot-copy`` or ``source-too-large``.
@@ -101,14 +97,11 @@ def _cannot_copy(source: Path, error: OSError) -> SplatfixError:
 
 
 class SourceFiles:
-    """What a copy of a source folder has, or of the repository around it.
+    """What a copy of a source folder has, or of the repository around it; ``with_commit`` also what of ``.git`` tells the commit.
 
     Left out are version control, build output, stale modules, virtual environments, folders of data in the top folder (no
     source below, not named by a build file; called ``datasets`` or the like, or large), large files of data, links that lead
     out, and secrets. A link inside stays a link.
-
-    Args:
-        with_commit: of ``.git`` take what tells the commit and where it was cloned from.
     """
 
     def __init__(self, source: Path, repository: Path | None = None, *, with_commit: bool = False) -> None:
@@ -121,11 +114,7 @@ class SourceFiles:
         self._build_files = "\n".join(text for text in texts if isinstance(text, str))
 
     def bounded(self) -> Iterator[Entry]:
-        """Return the same as :meth:`walk`, of what is not too large to be copied.
-
-        Raises:
-            SplatfixError: ``source-too-large``, ``cannot-copy``.
-        """
+        """Yield the same as :meth:`walk`; raises ``source-too-large`` for more than is copied."""
         sizes = Counter[str]()
         for count, entry in enumerate(self.walk()):
             sizes[entry.name.partition("/")[0]] += entry.path.lstat().st_size
@@ -141,12 +130,8 @@ class SourceFiles:
             yield entry
 
     def walk(self) -> Iterator[Entry]:
-        """Folders before what is in them, in an order of its own: what is told as left out, and the first file that is too
-        much, are always the same.
-
-        Raises:
-            SplatfixError: ``cannot-copy`` where a folder cannot be listed.
-        """
+        """Yield folders before what is in them, in an order of its own: what is told as left out, and the first file that is too
+        much, are always the same. Raises ``cannot-copy`` where a folder cannot be listed."""
         pending = [("", self.repository)]
         while pending:
             inside, folder = pending.pop()

@@ -19,8 +19,8 @@ from splatfix.facts.source.build_variables import (
 )
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
-from splatfix.facts.source.missing_folders import COMPILED, is_its_own, missing_folders
 from splatfix.facts.source.pins import read_project_file
+from splatfix.facts.source.reach import COMPILED, is_its_own, missing_folders
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, given, parse_setup_script, read_setup_script
@@ -50,11 +50,10 @@ _COMPILED_BY_TABLE = re.compile(
 
 
 def read_source(folder: Path, setup_text: str | None = None, reader: FolderReader | None = None) -> Source:
-    """Read one extension's source folder; ``folder`` must exist. Nothing in it is executed.
+    """Read one extension's source folder, which must exist; nothing in it is executed.
 
     Args:
         setup_text: read this in the place of setup.py's content, to see what an edit would come to.
-        reader: keeps what was left out; None for a new one.
     """
     reader = reader or FolderReader()
     if setup_text is None:

@@ -42,12 +42,8 @@ def extension_calls(
     settings = [call for call in every_call if _SETTINGS.fullmatch(_absolute(call.func, names)[1])]
     reader = _Reader(file, most, settings)
     for function, body in functions:
-        inside = [node for statement in body for node in ast.walk(statement)]
-        local = _extension_names(inside)
-        used = {node.id for node in inside if isinstance(node, ast.Name)}
-        # most functions touch no extension: neither its names nor what a method before kept of it
-        if local or ("self" in used and reader.attributes) or not used.isdisjoint(names):
-            reader.read(function, body, ChainMap(local, names))
+        local = _extension_names([node for statement in body for node in ast.walk(statement)])
+        reader.read(function, body, ChainMap(local, names))
     ordered = sorted(dict.fromkeys(reader.calls), key=lambda call: call.line)
     return (
         tuple(call for call in ordered if isinstance(call, RenderCall)),

@@ -118,11 +118,8 @@ def packages_in(folder: Path) -> tuple[str, ...]:
 
 
 def read_package(folder: Path, module: str) -> PackageSource:
-    """The Python package ``module`` of an extension's source folder, by its ``__init__.py``.
-
-    Raises:
-        NotPython: when it is not there, cannot be read, or is not Python that this version can read.
-    """
+    """Return the Python package ``module`` of an extension's source folder, by its ``__init__.py``; raises NotPython when that is
+    not there or cannot be read."""
     text = read_text(folder / module / "__init__.py", MOST_SOURCE)
     if not isinstance(text, str):
         raise NotPython(text.reason if text else "there is no such file")

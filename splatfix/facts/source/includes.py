@@ -14,8 +14,8 @@ from splatfix.core.reading import is_there
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts.source.cmake import place_of_package, read_cmake
 from splatfix.facts.source.folder import cloned_in_readme
-from splatfix.facts.source.missing_folders import COMPILED
 from splatfix.facts.source.names import NAMES, any_of
+from splatfix.facts.source.reach import COMPILED
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
 from splatfix.model import EnvironmentFacts, MachineFacts, MissingHeader, Source

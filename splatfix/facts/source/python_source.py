@@ -28,11 +28,7 @@ def is_splat_module(name: str) -> bool:
 def read_package_source(
     module: str, text: str, parse: Callable[[str], ast.Module] = parse_python
 ) -> PackageSource:
-    """Read a package's ``__init__.py`` with ``parse_python``, or with that of a reader with a budget.
-
-    Raises:
-        NotPython: when it is not Python that this version can read.
-    """
+    """Read a package's ``__init__.py`` with ``parse_python``, or with that of a reader with a budget; raises NotPython."""
     nodes = tuple(ast.walk(parse(text)))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     names = [node.name for node in classes]

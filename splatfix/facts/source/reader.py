@@ -29,11 +29,7 @@ class NotPython(ValueError):
 
 
 def parse_python(text: str) -> ast.Module:
-    """The syntax tree of a stranger's file; nothing in it is executed.
-
-    Raises:
-        NotPython: it is no Python, is nested too deeply, or is longer than ``MOST_TOKENS``.
-    """
+    """Return the syntax tree of a stranger's file; raises NotPython where it is none, is nested too deeply, or too long."""
     count = len(_TOKEN.findall(text))
     if count > MOST_TOKENS:
         raise NotPython(f"it has {count} words and signs, and at most {MOST_TOKENS} are read")

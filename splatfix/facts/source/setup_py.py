@@ -103,10 +103,8 @@ class SetupScript:
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """Modules that it cannot do without: imported at its top level, outside of any ``try``.
-
-        Of ``from pkg_resources import packaging`` both ``pkg_resources`` and ``pkg_resources.packaging``.
-        """
+        """Modules that it cannot do without, imported at its top level outside of any ``try``; of ``from pkg_resources import
+        packaging`` both ``pkg_resources`` and ``pkg_resources.packaging``."""
         items = [item for statement in self._body for item in imported(statement)]
         return _unique(name for item in items for name in (item.module, item.deepest))
 

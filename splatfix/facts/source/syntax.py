@@ -46,11 +46,8 @@ def texts_below(root: ast.AST, visited: set[int]) -> Iterator[str]:
 
 
 def walk_once(root: ast.AST, visited: set[int]) -> Iterator[ast.AST]:
-    """As :func:`ast.walk` without the nodes in ``visited``, which grows.
-
-    Nested calls and flags that name each other would otherwise be walked again and again: a forged file needs a few hundred
-    lines to make that take hours.
-    """
+    """As :func:`ast.walk` without the nodes in ``visited``, which grows: flags that name each other would be walked again and
+    again, and a forged file needs a few hundred lines to make that take hours."""
     pending = [root]
     for node in pending:
         if id(node) not in visited:

@@ -54,22 +54,23 @@ def native(case: Case, kind: OptionKind) -> Plan | Rejected:
     torch = case.context.torch
     if against or torch is None:
         return not_applicable(*against)
-    find_tools, options = _TOOLS[kind]
-    tools = find_tools(case.context, torch)
+    here: Tools | Rejected | None = None
     if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
         # the tools of this machine may lack only a compiler
         here = tools_here(case.context, torch)
         if isinstance(here, Tools) and not here.before:
             return not_applicable("not needed: a toolkit that fits is here")
-        if isinstance(here, Tools) and isinstance(tools, Tools) and tools.manual > here.manual:
-            only = "the installed toolkit fits; only a host compiler is missing"
-            return not_applicable(f"{only}, which another toolkit would need too")
         toolkits = case.context.machine.toolkits
         if toolkits.value is None:
             fits = "one that fits would make this unnecessary"
             unsure.append(f"which toolkits are here ({toolkits.error}); {fits}")
+    find_tools, options = _TOOLS[kind]
+    tools = find_tools(case.context, torch)
     if isinstance(tools, Rejected):
         return tools
+    if isinstance(here, Tools) and tools.manual > here.manual:
+        only = "the installed toolkit fits; only a host compiler is missing"
+        return not_applicable(f"{only}, which another toolkit would need too")
     reasons = tools.reasons
     if kind is OptionKind.REBUILD_PTX:
         ptx, own = tools.chosen.ptx, tools.chosen.build_archs

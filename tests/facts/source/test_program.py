@@ -102,8 +102,3 @@ def test_a_source_says_what_its_packages_import(tmp_path: Path) -> None:
         },
     )
     assert [item.name for item in read_source(tmp_path).needs] == ["torch", "dacite"]
-
-
-def test_a_long_chain_ends(tmp_path: Path) -> None:
-    text = "import numpy as np\nx = np" + ".a" * 60 + "\ny = " + "-" * 50 + "1" + " + 1" * 200 + "\n"
-    assert program(tmp_path, text, "numpy.a").matches[0].line == 2

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.source_pattern import without_comments
 from splatfix.facts.checkout import read_source
 from splatfix.facts.source import reader as limits
 from splatfix.facts.source.checkout import read_checkout, read_pins
 from splatfix.facts.source.reader import FolderReader, NotPython, parse_python
-from splatfix.knowledge.breakages import breakages, source_patterns
+from splatfix.knowledge.breakages import source_patterns
 from tests.hostile.bad_files import bad_files, replace
 from tests.hostile.checkouts import FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
 
@@ -99,21 +98,3 @@ def test_a_setup_that_is_no_python_is_an_extension_still(tmp_path: Path) -> None
     (tmp_path / "setup.py").write_text(SETUP + "x = " + "-" * 20_000 + "1")
     found = read_checkout(tmp_path, ()).value
     assert "nested too deeply" in found.sources[0].source.error
-
-
-@pytest.mark.parametrize(
-    "text", ["/*" * 60_000, "/" * 120_000, " " * 120_000, "#" + " " * 60_000, "_" * 120_000]
-)
-def test_long_sources_are_searched_once(text: str) -> None:
-    code = without_comments("a.cu", text)
-    assert len(code) == len(text)
-    for record in breakages():
-        if record.find:
-            record.find.find(code)
-
-
-def test_long_requirements(tmp_path: Path) -> None:
-    (tmp_path / "environment.yml").write_text("dependencies:\n - a" + " " * 300_000 + ":\n - torch=1.0\n")
-    (tmp_path / "requirements.txt").write_text("x" * 5000 + "\n" + "torch==1.0\n" * 6000)
-    pins = list(read_pins(tmp_path, reader := FolderReader()))
-    assert len(pins) == 5000 and "5000 requirements" in reader.left_out[0].reason
