@@ -220,9 +220,6 @@ def repair_of(finding: Finding) -> tuple[Step, ...]:
     return finding.remedy or (say(finding.summary),)
 
 
-# Plans of it
-
-
 def make_option(
     case: Case, kind: OptionKind, steps: Sequence[Step], reasons: Sequence[Reason], unsure: Sequence[str] = ()
 ) -> Plan:
