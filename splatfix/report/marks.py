@@ -60,22 +60,8 @@ class Badge(Struct, frozen=True):
     """The text where neither a colour nor a sign stands beside it; "" is the same text."""
 
 
-class Link(Struct, frozen=True):
-    """A text that leads somewhere."""
-
-    text: str
-    target: str
-    """A URL, quoted already."""
-
-
-class Code(Struct, frozen=True):
-    """A name or digest of a program's."""
-
-    text: str
-
-
 class Table(Struct, frozen=True):
-    """Rows of as many cells as there are headers; of plain texts and what is above, which each form escapes."""
+    """Rows of as many cells as there are headers; of plain texts and badges, which each form escapes."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Any]]
