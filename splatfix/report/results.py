@@ -14,7 +14,7 @@ SPREAD = {"PSNR": 0.045, "SSIM": 0.021}
 
 
 def row(run: SceneRun) -> tuple[str, ...]:
-    """A scene's results, a cell for each of :data:`splatfix.report.wording.RESULTS`: ``2,600 → 6,045`` is from the start to the end."""
+    """A scene's results, a cell for each of RESULTS: ``2,600 → 6,045`` is from the start to the end."""
     record = run.record
     heldout = record.heldout
     return (

@@ -33,7 +33,7 @@ def html_text(value: object) -> Markup:
         return value
     if isinstance(value, Badge):
         sign = f'<span aria-hidden="true">{value.mark.sign}</span>'
-        return _markup(f'<span class="badge {value.mark.value}">{sign} {html_text(value.text)}</span>')
+        return _markup(f'<span class="badge {value.mark.css}">{sign} {html_text(value.text)}</span>')
     return _markup(html.escape(visible(shorten_home(str(value)), keep="\n")))
 
 
