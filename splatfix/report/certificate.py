@@ -38,7 +38,6 @@ def show(
 
     Args:
         report: the page; None where there is none.
-        options: see :func:`document`.
         verbose: every check, every criterion of every scene, and the table of the baseline too.
     """
     view = CertificateView(certificate)
@@ -107,13 +106,10 @@ def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> N
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
     """The outcome of a certification in a container, by its JSON document."""
-    reasons = content.get("reasons")
-    texts: list[str] = []
-    if isinstance(reasons, list):  # the image may hold another version of splatfix
-        texts = list(map(str, reasons))
-    # no run level: what the lane was asked for stands in its own report
+    # the image may hold another version of splatfix; no run level: what the lane was asked for stands in its own report
     title = headline(Verdict(content["verdict"]), None, str(content.get("device")))
-    _show_verdict(console, title, f"(lane {lane}) {content.get('summary', '')}", texts, report)
+    summary = f"(lane {lane}) {content.get('summary', '')}"
+    _show_verdict(console, title, summary, content.get("reasons") or (), report)
 
 
 def _show_verdict(
@@ -121,7 +117,7 @@ def _show_verdict(
 ) -> None:
     paragraph(console, f"[{title.mark.style}]{title.text}:[/] {escape(summary)}", first=0, then=2)
     for reason in reasons:
-        marked(console, Mark.BAD, escape(reason))
+        marked(console, Mark.BAD, escape(str(reason)))
     if report is not None:
         prose(console, "  Report: ", escape(str(report)))
 

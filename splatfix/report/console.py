@@ -21,9 +21,8 @@ from splatfix.core.step import BLANKS, Command, Step
 from splatfix.core.visible import visible
 from splatfix.report.marks import Mark
 
-# Half a phone's terminal: narrower columns of prose are harder to read than a line of their own.
 _LEAST = 24
-"""Columns that a hanging indent must leave to the text."""
+"""Columns that a hanging indent must leave to the text: narrower ones are harder to read than a line of their own."""
 
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"(?:\\.|[^"\\])*")+""")
 """A word of a shell's command line, its quotes included."""
@@ -41,10 +40,6 @@ def err() -> Console:
     return _console(to_stderr=True)
 
 
-_ENDLESS = 1 << 16
-"""Columns of what is no terminal: grep and people who read a log want the lines unbroken."""
-
-
 class _Console(Console):
     """Shows what a terminal would obey, hide or reorder; only rich's own styles and cursor movements go out as they are.
 
@@ -55,11 +50,10 @@ class _Console(Console):
         super().__init__(highlight=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """A string, before rich drops bells and carriage returns from it."""
+        # before rich drops bells and carriage returns from it
         return super().render_str(visible(text, keep=_LAYOUT), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Any renderable."""
         for segment in super().render(renderable, options):
             # control segments are rich's own: the cursor of a progress bar
             if segment.control or segment.text.isprintable():
@@ -78,7 +72,7 @@ def _console(*, to_stderr: bool) -> Console:
         return _Console(stderr=to_stderr, width=int(columns))
     console = _Console(stderr=to_stderr)
     if not console.is_terminal:
-        console.width = _ENDLESS
+        console.width = 1 << 16  # grep and people who read a log want the lines unbroken
     return console
 
 

@@ -71,7 +71,6 @@ class Cell(Struct, frozen=True):
     certificates: tuple[Listed, ...]
 
     def count(self, verdict: Verdict) -> int:
-        """How many have that verdict."""
         return sum(item.verdict is verdict for item in self.certificates)
 
 
@@ -123,7 +122,6 @@ class Group(Struct, frozen=True):
 
     @property
     def peers(self) -> str:
-        """What the certified ones have there."""
         return few([value for value in self.certified_with if value])
 
     @property
@@ -144,7 +142,6 @@ class Merged(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """How many there are."""
         return counted(sum(self.verdicts.values()), "certificate")
 
     @property
@@ -197,12 +194,7 @@ class Summary(Struct, frozen=True):
 def summary_of(
     file: str, link: str, certificate: Certificate, options: Options | None, sha256: str = ""
 ) -> Summary:
-    """What merging keeps of a certificate.
-
-    Args:
-        file, link, sha256: see :class:`Listed`.
-        options: what a diagnosis of the same environment advised.
-    """
+    """What merging keeps of a certificate; ``options`` are what a diagnosis of the same environment advised."""
     problems = list(problems_of(certificate))
     first, fix, problem = None, None, ""
     if problems:
@@ -240,21 +232,13 @@ def merge(summaries: Sequence[Summary]) -> Merged:
     entries: dict[tuple[str, str, str, str], list[Listed]] = {}
     for item in summaries:
         entries.setdefault(item.cell, []).append(item.entry)
-
-    def by_stack(cell: tuple[str, str, str, str]) -> tuple[Any, ...]:
-        gpu, driver, torch, stack = cell
-        return tuple(map(natural, (stack, gpu, driver, torch)))
-
-    cells = [Cell(*cell, _newest(entries[cell])) for cell in sorted(entries, key=by_stack)]
-    return Merged(verdicts, tuple(cells), tuple(groups))
+    # the stack first, which is the last part of a cell
+    ordered = sorted(entries, key=lambda cell: [*map(natural, (cell[-1], *cell[:-1]))])
+    return Merged(verdicts, tuple(Cell(*cell, _newest(entries[cell])) for cell in ordered), tuple(groups))
 
 
 def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
     return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
-
-
-_Node = dict[str, Any]
-"""A tree of the parts of certified certificates: by the first part, then by the second, and so on."""
 
 
 class Peers:
@@ -263,7 +247,8 @@ class Peers:
     def __init__(self, items: Iterable[tuple[str, ...]]) -> None:
         # in the order they came, each once: the same certificates give the same report
         self._parts = list(dict.fromkeys(items))
-        self._tree: _Node = {}
+        # by the first part, then by the second, and so on
+        self._tree: dict[str, Any] = {}
         for parts in self._parts:
             node = self._tree
             for value in parts:

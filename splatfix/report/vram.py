@@ -79,11 +79,7 @@ def _unknown(budget: Budget) -> Sequence[str]:
 
 
 def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
-    """Print a budget.
-
-    Args:
-        verbose: the parts of each phase, every setting, and all sources.
-    """
+    """Print a budget; with ``verbose`` the parts of each phase, every setting, and all sources."""
     need = budget.need
     marked(console, _MARKS[budget.verdict], escape(headline(budget)), indent=0)
     photos = f"{need.photos} photos of {need.width}x{need.height}"

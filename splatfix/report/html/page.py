@@ -46,7 +46,6 @@ def certificate_page(
     Args:
         folder: the report folder, which holds pictures, metrics and logs of the scenes.
         options: where a diagnosis explains a failed certification: what to do about it.
-        sha256: of its certificate.json.
     """
     view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
@@ -92,13 +91,7 @@ def certificate_page(
 def matrix_page(
     merged: Merged, unreadable: Sequence[tuple[str, str]], data: str, refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Merged certificates as one HTML file.
-
-    Args:
-        unreadable: path and reason of each file that could not be read.
-        data: the JSON document beside it, as a relative URL.
-        refused: container lanes without a certificate, and why.
-    """
+    """Merged certificates as one HTML file; ``data`` is the JSON document beside it, as a relative URL."""
     order = list(VERDICTS)
 
     def failed_first(entries: Sequence[Listed]) -> Sequence[Listed]:

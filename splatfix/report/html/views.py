@@ -15,7 +15,6 @@ from splatfix.core.words import counted
 
 MOST_VIEWS = 4
 """Of one scene."""
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 class View(Struct, frozen=True):
@@ -77,7 +76,7 @@ def _read(folder: Path, name: str, room: int) -> View | str:
     if len(content) > room:
         return "the pictures before it take the room that this file has for them"
     # A PNG begins with its signature and the chunk IHDR, whose first two numbers are width and height.
-    if content[:8] != _SIGNATURE or content[12:16] != b"IHDR" or len(content) < 33:
+    if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR" or len(content) < 33:
         return "it is no PNG"
     width, height = struct.unpack(">II", content[16:24])
     if width < 2 or width % 2 or not height:
