@@ -34,12 +34,8 @@ def show(
     *,
     verbose: bool = False,
 ) -> None:
-    """The outcome in a screenful: verdict, levels, and a line per scene; the report has every criterion.
-
-    Args:
-        report: the page; None where there is none.
-        verbose: every check, every criterion of every scene, and the table of the baseline too.
-    """
+    """The outcome in a screenful: verdict, levels, and a line per scene; ``report``, the page, has every criterion, and so has
+    this with ``verbose``, with every check and the table of the baseline."""
     view = CertificateView(certificate)
     _show_verdict(console, view.headline, certificate.summary, certificate.reasons, report)
     # before anything else is listed: a reservation qualifies the verdict

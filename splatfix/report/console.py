@@ -42,9 +42,7 @@ def err() -> Console:
 
 class _Console(Console):
     """Shows what a terminal would obey, hide or reorder; only rich's own styles and cursor movements go out as they are.
-
-    Whatever came here unescaped is caught, so nothing depends on every caller.
-    """
+    Whatever came here unescaped is caught, so nothing depends on every caller."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, emoji=False, **options)
@@ -107,10 +105,8 @@ def shorten_home(text: str) -> str:
 
 
 def prose(console: Console, head: str, body: str) -> None:
-    """Print ``body`` behind ``head`` (both markup: a mark, a label), its following lines under its first.
-
-    Nothing is broken inside a word, such as a path. Where ``head`` leaves too little room, the body stands below it.
-    """
+    """Print ``body`` behind ``head`` (both markup: a mark, a label), its following lines under its first, or below it where it
+    leaves too little room. Nothing is broken inside a word, such as a path."""
     label, text = Text.from_markup(visible(head), emoji=False), _text(body)
     hang = label.cell_len
     room = console.width - hang
@@ -171,10 +167,8 @@ def show_todo(
 
 
 def show_command(console: Console, command: Command, *, indent: int, windows: bool = os.name == "nt") -> None:
-    """A command on lines of its own, runnable as it is: where it is too long it goes on after the shell's own sign.
-
-    Lines break between words only, and an option stays with its value.
-    """
+    """A command on lines of its own, runnable as it is: where it is too long it goes on after the shell's own sign. Lines
+    break between words only, and an option stays with its value."""
     hang = " " * (indent + 2)
     rows: list[str] = []
     for group in _option_groups(command.shell(windows=windows)):

@@ -185,14 +185,8 @@ def show_finding(
     likewise: Sequence[Finding] = (),
     most: int | None = None,
 ) -> None:
-    """Print one finding; one that needs attention with its code and evidence, and what can be done about it.
-
-    Args:
-        evidence: print the evidence whatever the status.
-        remedy: what of its remedy was not printed before; None for all of it.
-        likewise: others of the same kind, of which only the summary is printed.
-        most: so many pieces of evidence at most; None for all.
-    """
+    """Print one finding; one that needs attention with its code and evidence, and what can be done about it (None: all of it).
+    Of others ``likewise`` only the summary is printed, and so many pieces of evidence at ``most``."""
     needs_attention = item.status not in (Status.PASS, Status.SKIP)
     headline = escape(short(item.summary))
     if needs_attention:

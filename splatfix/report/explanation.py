@@ -21,12 +21,8 @@ def document(
     command_exit_code: int | None = None,
     classes: Sequence[KnownClass] = (),
 ) -> dict[str, Any]:
-    """Content of the document of ``explain``.
-
-    Args:
-        explanation: None where no log was read, or the command that was run succeeded.
-        facts: where the facts come from that were used; "" where none were.
-    """
+    """Content of the document of ``explain``; no explanation where no log was read, or the command that was run succeeded.
+    ``facts`` says where those come from that were used."""
     if explanation is None:
         explanation = Explanation((), (), 0, 0)
     return {

@@ -87,12 +87,8 @@ def show_plan(
     why: bool = False,
     verbose: bool = False,
 ) -> None:
-    """The plan's title and what to run next, then its steps; with ``why`` the reasons, and what was rejected.
-
-    Args:
-        next_step: the command that executes it; None when it is executed right away.
-        verbose: each step by itself, as also with ``why``.
-    """
+    """The plan's title and the command that executes it (None when it is executed right away), then its steps, each by itself
+    with ``verbose`` and ``why``; with ``why`` the reasons, and what was rejected."""
     if not plan.steps:  # --backend auto, and what is installed serves already
         headline = f"[bold]Nothing to install[/] in {escape(plan.prefix)}: {escape(plan.title)}"
         marked(console, Mark.GOOD, headline, indent=0)

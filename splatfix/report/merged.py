@@ -81,10 +81,8 @@ def markdown(
 def comma_separated(
     merged: Merged, unreadable: Sequence[tuple[str, str]], refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """A row for each certificate, and of what gave none its name and why, as RFC 4180 has them.
-
-    What a spreadsheet would run as a formula has an apostrophe before it (OWASP, CSV injection): names are a stranger's.
-    """
+    """A row for each certificate, and of what gave none its name and why, as RFC 4180 has them. What a spreadsheet would run
+    as a formula has an apostrophe before it (OWASP, CSV injection): names are a stranger's."""
     rows: list[Sequence[str]] = [_COLUMNS]
     for cell in merged.cells:
         for entry in cell.certificates:

@@ -25,7 +25,6 @@ MOST_PHOTOS = 60
 """On a contact sheet, evenly spaced."""
 _THUMBNAIL, _MOST_DECODED = 160, 1 << 31
 """Pixels of one, and of all photos that are decoded for them: sixty PNGs of 24 million take half a minute."""
-_MOST_POINTS = 3000
 
 
 def headline(checked: CheckedScene) -> str:
@@ -144,9 +143,7 @@ def page(checked: CheckedScene) -> str:
 
 def from_above(scene: Scene) -> Mapping[str, Sequence[tuple[float, ...]]] | None:
     """Cameras (position and where they look) and points, in 0..100 across and down; None where there are no poses.
-
-    Above is where the tops of most photos point to.
-    """
+    Above is where the tops of most photos point to."""
     poses = [image.pose for image in scene.images if image.pose is not None]
     if not poses:
         return None
@@ -164,7 +161,7 @@ def from_above(scene: Scene) -> Mapping[str, Sequence[tuple[float, ...]]] | None
     sample: Sequence[Vector] = ()
     if scene.points is not None:
         sample = [point for point in scene.points.sample if all(map(math.isfinite, point))]
-    sample = sample[:: max(1, len(sample) // _MOST_POINTS)]
+    sample = sample[:: max(1, len(sample) // 3000)]
     points = [flat(point) for point in sample]
     center_x = fmean(position[0] for position, _ in cameras)
     center_y = fmean(position[1] for position, _ in cameras)

@@ -11,8 +11,6 @@ from splatfix.core.words import verb
 from splatfix.report.console import escape, marked, prose, section, table
 from splatfix.report.marks import ABSENT, Mark, Table
 
-_BAR = 28
-"""Columns of the longest bar."""
 _MARKS: Mapping[Verdict, Mark] = {
     Verdict.FITS: Mark.GOOD,
     Verdict.EXCEEDS: Mark.BAD,
@@ -106,7 +104,7 @@ def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
             continue
         section(console, f"{name.capitalize()}: {peak}")
         for part in phase.parts if phase else ():
-            bar = "█" * max(1, round(_BAR * part.bytes / longest))
+            bar = "█" * max(1, round(28 * part.bytes / longest))
             label = f"{part.name:<28} {gigabytes(part.bytes):>11}  {part.kind:<9}"
             console.print(f"  {escape(label)} [cyan]{bar}[/]", soft_wrap=True)
     hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
@@ -160,9 +158,7 @@ def change_rows(budget: Budget) -> Sequence[tuple[str, ...]]:
     rows = []
     for row in budget.changes:
         figures = gigabytes(row.saves_bytes), gigabytes(row.peak_bytes)
-        kind = row.kind
-        if kind == "unknown":
-            kind = "no figure"
+        kind = row.kind.replace("unknown", "no figure")
         rows.append((row.option, *figures, row.quality, f"{kind}: {row.source}"))
     return rows
 

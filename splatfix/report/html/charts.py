@@ -102,12 +102,8 @@ def lines(
     from_zero: bool = False,
     note: str = "",
 ) -> Chart:
-    """A line for each series, with the range of the iterations that a point stands for.
-
-    Args:
-        limit: label and value of a horizontal line, which the scale then reaches.
-        resets: iterations that reset the opacities, as vertical lines.
-    """
+    """A line for each series, with the range of the iterations that a point stands for; ``limit`` is a horizontal line, which
+    the scale then reaches, ``resets`` (of the opacities) are vertical ones."""
     curves = [reduced(iterations, values) for values in series.values()]
     known = list(filter(None, chain(*curves)))
     if not known:

@@ -41,12 +41,8 @@ def certificate_page(
     matrix: BinaryMatrix,
     sha256: str = "",
 ) -> str:
-    """A certificate as one HTML file: pictures, styles and script are in it.
-
-    Args:
-        folder: the report folder, which holds pictures, metrics and logs of the scenes.
-        options: where a diagnosis explains a failed certification: what to do about it.
-    """
+    """A certificate as one HTML file, with the pictures, metrics and logs of the report folder, and the options of a diagnosis
+    where one explains a failed certification."""
     view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
     packages = [f"{item.name}=={item.version}" for item in distributions]

@@ -41,11 +41,8 @@ class Views(Struct, frozen=True):
 
 
 def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_PICTURES) -> list[Views]:
-    """The views of each run: all first ones before any second, as long as there is room.
-
-    Where the trainer left a smaller copy of a picture (``thumbnails`` beside ``renders``), that is taken.
-    """
-    # every scene's first view before any scene's second: no scene goes without a picture for the sake of another
+    """The views of each run: all first ones before any second, as long as there is room, so that no scene goes without a
+    picture for the sake of another. A smaller copy of a picture (``thumbnails`` beside ``renders``) is taken instead."""
     views = [Views() for _ in runs]
     room = most
     for number in range(MOST_VIEWS):
