@@ -18,8 +18,6 @@ _MARKS: Mapping[Verdict, Mark] = {
 }
 CHANGES = ("option", "saves", "peak then", "quality lost", "figure")
 UNKNOWN = "not known"
-MOST_CHANGES = 4
-"""Settings that are shown without ``--verbose``."""
 
 
 def gigabytes(number: float | None) -> str:
@@ -125,9 +123,9 @@ def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
         for source in dict.fromkeys(row[-1] for row in rows):
             prose(console, "  ", f"[dim]{escape(source)}[/]")
     else:
-        if len(rows) > MOST_CHANGES:
+        if len(rows) > 4:
             rows = [row for row in rows if row[1] != gigabytes(None)]
-        for option, saves, _, quality, _ in rows[:MOST_CHANGES]:
+        for option, saves, _, quality, _ in rows[:4]:
             prose(console, "  ", escape(f"{option}: saves {saves}; loses {quality}"))
     if not verbose:
         console.print("[dim]Each part, every setting and all sources: --verbose[/]")

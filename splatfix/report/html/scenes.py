@@ -16,7 +16,6 @@ from splatfix.report.results import resolution
 from splatfix.report.view import scene_badge
 from splatfix.report.wording import statement
 
-GIB = 2**30
 FULL = 0.97
 """Of the memory: above it the system moves memory to and fro, and training is 20 times slower."""
 
@@ -115,7 +114,7 @@ def _memory(metrics: Metrics, record: TrainingRecord) -> Iterator[Chart]:
         unknown = "How much memory there is, is not known."
         yield lines(title, "GiB", metrics.iterations, series, from_zero=True, note=unknown)
         return
-    memory = limit / GIB
+    memory = limit / 2**30
     peak = max(max(filter(None, values), default=0.0) for values in series.values())
     full = FULL * memory
     text = f"Peak {shown(peak)} of {shown(memory)} GiB, {peak / memory:.1%}."

@@ -13,9 +13,6 @@ from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.reading import read_bytes
 from splatfix.core.words import counted
 
-MOST_VIEWS = 4
-"""Of one scene."""
-
 
 class View(Struct, frozen=True):
     """A picture that shows the rendering left and the ground truth right."""
@@ -45,7 +42,7 @@ def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_PICTURES
     picture for the sake of another. A smaller copy of a picture (``thumbnails`` beside ``renders``) is taken instead."""
     views = [Views() for _ in runs]
     room = most
-    for number in range(MOST_VIEWS):
+    for number in range(4):
         for run, scene in zip(runs, views, strict=True):
             if number >= len(run.images):
                 continue
