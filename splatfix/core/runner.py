@@ -4,13 +4,14 @@ import atexit
 import errno
 import itertools
 import os
+import queue
 import selectors
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -99,8 +100,6 @@ class Runner:
         if not own and (folder := process_folder()):
             variables |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
         merged = on_line is not None or log is not None
-        # where pipes cannot be waited for, lines come when it has ended
-        live = merged and os.name == "posix"
         started = time.monotonic()
 
         def overdue() -> str:
@@ -118,10 +117,8 @@ class Runner:
             except OSError as error:
                 reason = f"could not start {command[0]}: {error.strerror or error}"
                 return Completed(command, None, error=reason)
-            output = _follow(_blocks(process, overdue), on_line, log) if live else ""
+            output = _follow(_blocks(process, overdue), on_line, log) if merged else ""
             stdout, stderr, reason = _answer(process, mark, overdue)
-            if merged and not live:
-                output = _follow([stdout], on_line, log)
         except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
             _end(process, mark)
             raise
@@ -158,17 +155,36 @@ def _start(
 def _blocks(process: subprocess.Popen[bytes], overdue: Callable[[], str]) -> Iterator[bytes]:
     """Yield what a child says while it says it."""
     assert process.stdout
+    pipe = process.stdout.fileno()
+    if os.name == "nt":  # where a pipe cannot be waited for
+        yield from _blocks_by_thread(pipe, overdue)
+        return
     with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while not overdue():
+        selector.register(pipe, selectors.EVENT_READ)
+        block = b"start"
+        while block and not overdue():
             if selector.select(_SLICE_S):
-                block = os.read(process.stdout.fileno(), 1 << 16)
-                if not block:
-                    return
+                block = os.read(pipe, 1 << 16)
                 yield block
 
 
-def _follow(blocks: Iterable[bytes], on_line: Callable[[str], None] | None, log: Path | None) -> str:
+def _blocks_by_thread(pipe: int, overdue: Callable[[], str]) -> Iterator[bytes]:
+    blocks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        while block := os.read(pipe, 1 << 16):
+            blocks.put(block)
+        blocks.put(b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    block = b"start"
+    while block and not overdue():
+        with suppress(queue.Empty):
+            block = blocks.get(timeout=_SLICE_S)
+            yield block
+
+
+def _follow(blocks: Iterator[bytes], on_line: Callable[[str], None] | None, log: Path | None) -> str:
     """Return merged output, passed on line by line. What an installer says fits in memory many times over."""
     kept = KeptLines()
     with log.open("a", encoding="utf-8") if log else nullcontext() as sink:

@@ -19,11 +19,6 @@ def verb(number: float, singular: str, plural: str) -> str:
     return plural
 
 
-def subject(number: float, noun: str, singular: str, plural: str) -> str:
-    """Return how a sentence about a number begins: ``1 file is``, ``2 files are``."""
-    return f"{counted(number, noun)} {verb(number, singular, plural)}"
-
-
 def few(items: Sequence[str], most: int = 5, between: str = ", ") -> str:
     """Return the first of a list, and how many more there are: a line that a person reads names no hundreds."""
     if len(items) <= most + 1:  # to name the one takes no more room than to count it

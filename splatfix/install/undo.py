@@ -137,7 +137,7 @@ class Undoer(Struct):
                 # when somebody has removed it in the meantime, what was there before can still come back
                 if there and [digest for _, digest in there] != [step.digest]:
                     name, version = step.installed, there[0][0]
-                    uninstall = self.environment.command("uninstall", step.installed)
+                    uninstall = self.environment.command("uninstall", name)
                     todo = (run(*uninstall, text="Remove it if you do not want it"),)
                     raise SplatfixError.of(
                         "install.installed-by-others", todo=todo, name=name, version=version

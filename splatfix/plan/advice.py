@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import FAMILIES, check_named, run_checks, select
-from splatfix.context import Context, make_context
+from splatfix.context import Context
 from splatfix.context.architectures import own_variables
 from splatfix.core.step import PlainStep, Step, commands
 from splatfix.knowledge.torch_releases import COMPANIONS, build
-from splatfix.model import Fact, Finding, Status, Torch
+from splatfix.model import Finding, Status, Torch
 from splatfix.model.option import Advice, AlsoNeeded, OptionKind, Options, Plan
 from splatfix.model.steps import BuildWheel, InstallTorch, Keep, MakeDropin
 from splatfix.plan.backends.torch import as_torch
-from splatfix.plan.case import Case, most_urgent_first, repair_of
+from splatfix.plan.case import Case, context_to_be, most_urgent_first, repair_of
 from splatfix.plan.parts import imported_names, is_about, names_of
 
 # What install sets for every build, whatever it was before.
@@ -189,12 +188,7 @@ def _failing(context: Context, families: Sequence[str]) -> set[str]:
 def _with_torch(context: Context, step: InstallTorch) -> Context:
     """Return the machine as it would be with this torch, and no companion (torchvision) of another build."""
     version = f"{step.version.replace('*', '0')}+{step.tag}"
-    published, environment, via = build(version), context.environment, "as it would be"
+    published = build(version)
+    torch = as_torch(published) if published else Torch(version, None, None, "")
     others = tuple(item for item in context.distributions if item.name.lower() not in COMPANIONS)
-    environment = replace(
-        environment,
-        torch=Fact(as_torch(published) if published else Torch(version, None, None, ""), via),
-        torch_installed=Fact(True, via),
-        distributions=replace(environment.distributions, value=others),
-    )
-    return make_context(replace(context.facts, environment=environment), context.goal)
+    return context_to_be(context, torch=torch, torch_installed=True, distributions=others)

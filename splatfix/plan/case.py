@@ -22,7 +22,7 @@ from splatfix.core.words import counted
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.tables import parse_version
-from splatfix.model import Considered, FatbinGroup, Finding, Status
+from splatfix.model import Considered, Driver, EnvironmentFacts, Fact, FatbinGroup, Finding, Status
 from splatfix.model.option import NO_SOURCES, LaneSummary, Limit, OptionKind, Plan, Request, SourceSummary
 from splatfix.model.steps import (
     BuildWheel,
@@ -135,6 +135,29 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return names_of_archs(self.context.archs)
 
 
+def context_to_be(
+    context: Context,
+    *,
+    driver: Driver | None = None,
+    environment: EnvironmentFacts | None = None,
+    **values: object,
+) -> Context:
+    """Return the machine as it would be once a step was taken.
+
+    Args:
+        driver: the NVIDIA driver that it would have.
+        environment: facts of another environment in place of this one's.
+        values: of single facts of the environment, by their name in :class:`EnvironmentFacts`.
+    """
+    facts, via = context.facts, "as it would be"
+    machine = facts.machine
+    if driver:
+        machine = replace(machine, driver=Fact(driver, via))
+    changed = {name: Fact(value, via) for name, value in values.items()}
+    environment = replace(environment or facts.environment, **changed)
+    return make_context(replace(facts, machine=machine, environment=environment), context.goal)
+
+
 def for_targets(context: Context, targets: tuple[Arch, ...] = ()) -> Context:
     """Return the same machine for other targets; without any for its own GPUs."""
     if targets == context.goal.targets:
@@ -218,9 +241,6 @@ def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
 def repair_of(finding: Finding) -> tuple[Step, ...]:
     """Return a finding's own remedy; where it has none, what it says."""
     return finding.remedy or (say(finding.summary),)
-
-
-# Plans of it
 
 
 def make_option(

@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import NotHere, OtherOption, make_context
+from splatfix.context import NotHere, OtherOption
 from splatfix.context.commands import make_environment, python_option, python_to_be, removed_by
 from splatfix.core.errors import Exit, Rejected
 from splatfix.core.words import verb
 from splatfix.knowledge import cubin_runs_on
-from splatfix.model import Considered, Distribution, EnvironmentFacts, Fact, Finding
+from splatfix.model import Considered, Distribution, EnvironmentFacts, Finding
 from splatfix.model.option import (
     BUILDING,
     NO_SOURCES,
@@ -35,7 +35,7 @@ from splatfix.plan.backends.keep import keep
 from splatfix.plan.backends.native import build_sources, native
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
-from splatfix.plan.case import Case, for_targets, names_of_archs, not_applicable
+from splatfix.plan.case import Case, context_to_be, for_targets, names_of_archs, not_applicable
 from splatfix.plan.checkout import NoFolder, read_sources
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.installed import mend_plan, mended_by_name
@@ -126,17 +126,18 @@ def _in_environment_to_be(case: Case) -> Case:
     if python is None or not python.externally_managed:
         return case
     venv = replace(python, executable=python_to_be(facts), kind="venv", externally_managed=False)
-    via = "as it would be"
-    environment = EnvironmentFacts(
-        interpreter=Fact(venv, via),
-        distributions=Fact((Distribution("pip", "", ""),), via),
-        torch_installed=Fact(False, via),
-        extensions=Fact((), via),
-        packages=Fact((), via),
+    context = context_to_be(
+        case.context,
+        environment=EnvironmentFacts(),
+        interpreter=venv,
+        distributions=(Distribution("pip", "", ""),),
+        torch_installed=False,
+        extensions=(),
+        packages=(),
     )
     return replace(
         case,
-        context=make_context(replace(facts, environment=environment), case.context.goal),
+        context=context,
         parts_to_be=tuple(NativePart(part.name, part.variant) for part in case.parts),
         first=(make_environment(python), *case.repairs),
     )

@@ -248,9 +248,6 @@ def compiled_later(source: Source, context: Context) -> tuple[str, ...] | Reject
     return (text,)
 
 
-# Its variables
-
-
 def _environment(
     facts: Facts, source: Source, tools: Tools, archs: ArchChoice, jobs: Jobs
 ) -> tuple[dict[str, str], list[Reason]]:

@@ -174,3 +174,10 @@ def test_without_a_rasterizer_there_is_no_training() -> None:
     assert confirmed[1:4] == ("certify", "--level", "2") and RungName.COMPUTES in option.proves
     (limit,) = (limit for limit in option.cannot_prove if limit.rung is RungName.TRAINS)
     assert "rasterizer" in limit.why and RungName.TRAINS not in option.proves
+
+
+def test_what_no_torch_serves_together_is_served_one_at_a_time() -> None:
+    facts = machine(torch=None, gpus=(RTX_5080, GTX_1080), driver=NEW_DRIVER)
+    sentence = why_not(find_options(goal("sm_61", "sm_120"), facts), OptionKind.OTHER_TORCH)
+    assert "at once; in environments of their own they are served: sm_61 by torch 2." in sentence
+    assert "sm_120 by torch 2." in sentence

@@ -4,18 +4,17 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from splatfix.context import make_context
 from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted
 from splatfix.facts import EntryKind
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
-from splatfix.model import Driver, Fact
+from splatfix.model import Driver
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import Reason
 from splatfix.plan.backends.torch import torch_of_newer_driver
-from splatfix.plan.case import Case, make_option, not_applicable
+from splatfix.plan.case import Case, context_to_be, make_option, not_applicable
 
 
 def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: bool) -> Plan | Rejected:
@@ -44,9 +43,7 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
     upgrade = say(f"upgrade {which} to {driver_words(version)} or newer, then reboot")
     level = drivers.cuda_level_at_least(version)
     newer = Driver(driver_words(version), dotted(level or ()) or None)
-    facts = case.context.facts
-    facts = replace(facts, machine=replace(facts.machine, driver=Fact(newer, "as it would be")))
-    following = first_native(replace(case, context=make_context(facts, case.context.goal)))
+    following = first_native(replace(case, context=context_to_be(case.context, driver=newer)))
     if following is None:
         return make_option(case, OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
     reasons = (Reason(f"{why}; then: {following.title}", source), *following.reasons)

@@ -27,6 +27,7 @@ from splatfix.plan.backends.native import build_steps
 from splatfix.plan.case import (
     Case,
     driver_objection,
+    for_targets,
     make_option,
     names_of_archs,
     not_applicable,
@@ -142,18 +143,35 @@ def _why_no_build(case: Case) -> str:
         build, floor = later
         newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
         return f"{text} under driver {context.driver_version}; {newer}"
-    if builds:
-        return text
     # where only this Python or this glibc stands in the way
     platform, machine = context.platform or "linux", context.machine.machine
-    for name in ("python", "glibc"):
+    for name in () if builds else ("python", "glibc"):
         for item in other_builds(case, leaving_out=name)[:1]:
             obstacle = wheel_obstacle(
                 item.build, platform, machine, python=context.python, glibc=context.glibc
             )
             if obstacle:
                 return f"{text}: {obstacle.rstrip('.')}"
+    if alone := _one_at_a_time(case):
+        each = f"{', '.join(alone)}; name one with --target"
+        return f"{text} at once; in environments of their own they are served: {each}"
     return text
+
+
+def _one_at_a_time(case: Case) -> list[str]:
+    """Say for each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
+    served: list[str] = []
+    for arch in case.context.archs:
+        alone = replace(case, context=for_targets(case.context, (arch,)))
+        offers = offers_for(alone)
+        if alone.context.torch and not torch_obstacles(alone)[0]:
+            served.append(f"{arch.sm} by torch {alone.context.torch.version}, which is installed")
+        elif offers:
+            build = best_offer(alone, offers).ranked.build
+            served.append(f"{arch.sm} by torch {build.torch} {build.tag}")
+    if len(served) < max(2, len(case.context.archs)):
+        return []
+    return served
 
 
 def _lost_here(case: Case, build: TorchBuild) -> str:
