@@ -11,14 +11,18 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
+from splatfix.context import Context
+from splatfix.context.commands import pip
+from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run, say, target_options
 from splatfix.knowledge import dropins as tables
 from splatfix.knowledge.dropins import DROPINS, Dropin
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import stacks, variant, variants
-from splatfix.model import Checkout, Source
+from splatfix.model import Checkout, Distribution, Source
 from splatfix.model.option import Native, Replacement, Request
+from splatfix.model.steps import InstallDependencies, Reason
 from splatfix.plan.case import Case, not_applicable
 from splatfix.plan.checkout import (
     Incomplete,
@@ -30,7 +34,6 @@ from splatfix.plan.checkout import (
     read_sources,
 )
 from splatfix.plan.faces import Usage, derive_face, usage_of
-from splatfix.plan.hosts import host_obstacle
 from splatfix.plan.parts import NativePart, native_parts, variants_of_face
 
 _SHARED_NAME = "diff-gaussian-rasterization"
@@ -41,12 +44,7 @@ _NOTHING_ASKED = Request(sources=(), backend="pure")
 def choose_dropins(
     sources: Iterable[str], checkout: Checkout | None = None, request: Request = _NOTHING_ASKED
 ) -> Replacement | Rejected:
-    """Choose the drop-ins for names, source folders or whole checkouts, each once, and name what they cannot replace.
-
-    Args:
-        checkout: as it was read already, if one of the sources is one.
-        request: what the commands of rejections go on with.
-    """
+    """Choose the drop-ins for names, source folders or whole checkouts, each once, and name what they cannot replace."""
     named = list(dict.fromkeys(sources))
     if named == ["."] and not is_source(Path.cwd()):
         return Rejected.of("plan.nothing-named-to-replace", known=tables.known_names())
@@ -334,3 +332,63 @@ def _by_parts(parts: Iterable[NativePart]) -> Replacement:
         else:
             native.append(Native(part.name, reason))
     return Replacement(tuple(chosen), tuple(native))
+
+
+# Hosts: the packages that stay, whose compiled module a drop-in replaces
+
+
+def host_obstacle(context: Context, dropin: Dropin) -> Rejected | None:
+    """Reject a drop-in beside a host that is not here, is of another release, lies elsewhere, or is compiled."""
+    if not dropin.host:
+        return None
+    host = served_host(context, dropin)
+    if isinstance(host, Rejected):
+        return host
+    name, python = f"{host.name} {host.version}", context.interpreter
+    if host.editable or (python and not host.location.startswith(python.prefix)):
+        todo, folder = other_releases(context, dropin)[:1], host.origin or host.location
+        return Rejected.of("plan.host-elsewhere", todo=todo, name=name, folder=folder)
+    if compiled := compiled_module(context, dropin):
+        check = run("splatfix", "diagnose", text="See whether it fits this torch and GPU")
+        remove = pip(context.facts, "uninstall", host.name, text="To use the drop-in in its place, first")
+        return Rejected.of("plan.host-compiled", todo=(check, remove), name=name, compiled=compiled)
+    return None
+
+
+def imports_of_hosts(
+    context: Context, dropins: Sequence[Dropin], *, installing: bool
+) -> tuple[InstallDependencies, ...] | Rejected:
+    """Return the step that brings what hosts import without asking pip for it, where it may; () where all of it is installed."""
+    reasons = {}
+    for dropin in dropins:
+        for name in imported_by_host(dropin, context.version_of(dropin.host)):
+            if not context.version_of(name):
+                reasons[name] = f"{dropin.host} imports {name}, which its wheel does not ask for"
+    if not reasons:
+        return ()
+    names = tuple(reasons)
+    if not installing:
+        install = pip(context.facts, "install", *names)
+        too = say("Or add --with-dependencies: then splatfix installs it too, in the same journal.")
+        why = "; ".join(reasons.values())
+        return Rejected.of("plan.host-import-missing", todo=(install, too), reasons=why)
+    texts = tuple(map(Reason, reasons.values()))
+    return (InstallDependencies(requirements=names, modules=names, reasons=texts),)
+
+
+def served_host(context: Context, dropin: Dropin) -> Distribution | Rejected:
+    """Return the installed host, where it is of a release that the drop-in was made for."""
+    host = context.distribution(dropin.host)
+    others = other_releases(context, dropin)
+    if host is None:
+        return Rejected.of("plan.host-not-installed", todo=others, host=dropin.host)
+    if release_served(dropin, host.version):
+        return host
+    again = (f"{host.name}=={host.version}", *target_options(context.goal.targets))
+    compile_it = run("splatfix", "install", *again, text="Or compile what is installed")
+    return Rejected.of(
+        "plan.host-release-not-served",
+        todo=(*others, compile_it),
+        name=f"{host.name} {host.version}",
+        made_for=" and ".join(dropin.host_releases),
+    )

@@ -22,13 +22,8 @@ def summarise(
     named: tuple[str, ...] = (),
     fetch: tuple[Step, ...] = (),
 ) -> SourceSummary:
-    """Say what sources are, whether they can be built or not, and what stands in for them.
-
-    Args:
-        context: of the machine, with the checkout as it was read already, if one of the sources is one.
-        named: what commands name as SOURCE.
-        fetch: what ``--fetch-submodules`` fetches first, one step each.
-    """
+    """Say what sources are, whether they can be built or not, and what stands in for them; ``named`` is what commands name as
+    SOURCE, ``fetch`` what ``--fetch-submodules`` fetches first."""
     facts = checkout = None
     if context:
         facts, checkout = context.facts, context.checkout

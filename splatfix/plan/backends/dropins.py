@@ -22,21 +22,10 @@ from splatfix.model import Considered
 from splatfix.model.option import OptionKind, Plan, Replacement
 from splatfix.model.steps import Confirm, InstallTorch, MakeDropin, Reason
 from splatfix.plan.backends.torch import other_builds, rank_of
-from splatfix.plan.case import (
-    UPPER_RUNGS,
-    Case,
-    installation,
-    make_option,
-    names_of_archs,
-    not_applicable,
-    splatfix,
-    torch_obstacles,
-    without_rungs,
-)
+from splatfix.plan.case import UPPER_RUNGS, Case, installation, names_of_archs, not_applicable, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
-from splatfix.plan.dropins import usable_dropins
-from splatfix.plan.hosts import host_obstacle, imports_of_hosts
-from splatfix.plan.requirements import NoCuda, usable_python, usable_torch
+from splatfix.plan.dropins import host_obstacle, imports_of_hosts, usable_dropins
+from splatfix.plan.tools import NoCuda, usable_python, usable_torch
 
 _CAVEAT_ON_GPU = "On one GPU so far, an H200, they agree with float64; for others they were emulated on a CPU"
 _KINDS = {"pure": OptionKind.DROPIN, "nvrtc": OptionKind.NVRTC}
@@ -49,7 +38,7 @@ def pure(case: Case) -> Plan | Rejected:
     replacement = usable_dropins(case)
     if isinstance(replacement, Rejected):
         return replacement
-    against, unsure = torch_obstacles(case)
+    against, unsure = case.torch_obstacles()
     context, facts, torch = case.context, case.context.facts, case.context.torch
     first: tuple[InstallTorch, ...] = ()
     if torch is None:
@@ -121,13 +110,13 @@ def _option(
         certify += ["--device", "cpu"]
     steps = [
         *first,
-        MakeDropin(command=splatfix(case, *words), subjects=replacement.names, backend=backend),
-        Confirm(command=splatfix(case, "certify", "--level", "2"), what="check accuracy"),
+        MakeDropin(command=case.splatfix(*words), subjects=replacement.names, backend=backend),
+        Confirm(command=case.splatfix("certify", "--level", "2"), what="check accuracy"),
     ]
     if replacement.renderer:
-        steps.append(Confirm(command=splatfix(case, *certify), what="test training"))
+        steps.append(Confirm(command=case.splatfix(*certify), what="test training"))
     told = [Reason(": ".join(filter(None, texts))) for texts in reasons]
-    plan = make_option(case, _KINDS[backend], steps, told, unsure)
+    plan = case.make_option(_KINDS[backend], steps, told, unsure)
     if obstacle:
         plan = without_rungs(plan, UPPER_RUNGS, obstacle)
     # a training needs a rasterizer
@@ -224,7 +213,7 @@ def _unsure_of_nvrtc(case: Case) -> list[str] | Rejected:
             newer.append(arch.sm)
     if dropped:
         return Rejected.of("plan.target-too-old", cuda=torch.cuda, targets=names_of_archs(dropped))
-    against, unsure = torch_obstacles(case)
+    against, unsure = case.torch_obstacles()
     if against:
         return Rejected.of("plan.torch-does-not-serve", obstacles="; ".join(against))
     if not from_wheels:
