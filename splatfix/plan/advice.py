@@ -46,7 +46,8 @@ def advise(findings: Sequence[Finding], options: Options, case: Case) -> Advice:
     needed: dict[object, AlsoNeeded] = {}
     advised: dict[Step, None] = {}
     # what install says of a checkout that has nothing to build, with what to do instead
-    if refused := case.sources.refused:
+    refused = case.sources.refused
+    if refused:
         for step in refused.todo:
             if isinstance(step, PlainStep) and step.sources and step.command and step.command.blanks:
                 advised[case.context.install(*step.sources, text=step.text)] = None

@@ -1,5 +1,5 @@
 """Which drop-ins replace what is meant (a name, a source folder, a checkout, what is installed), and what must be built
-natively, each with the reason."""
+natively, each with the reason; and with that the summary of sources."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, run, say, target_options
+from splatfix.core.step import PlainStep, Step, run, say, target_options
 from splatfix.knowledge import dropins as tables
 from splatfix.knowledge.dropins import DROPINS, Dropin
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.model import Checkout, Distribution, Source
-from splatfix.model.option import Native, Replacement, Request
+from splatfix.model.option import Native, Replacement, Request, SourceSummary
 from splatfix.model.steps import InstallDependencies, Reason
 from splatfix.plan.case import Case, not_applicable
 from splatfix.plan.checkout import (
@@ -29,12 +29,14 @@ from splatfix.plan.checkout import (
     NoFolder,
     NothingToBuild,
     checkout_to_replace,
+    expected_extensions,
     install_name,
     is_source,
     read_sources,
 )
 from splatfix.plan.faces import Usage, derive_face, usage_of
 from splatfix.plan.parts import NativePart, native_parts, variants_of_face
+from splatfix.plan.wheel_build import waits_for_gpu
 
 _SHARED_NAME = "diff-gaussian-rasterization"
 _ASSUMED_DEPTH = "its depth map is taken for the sum of z alpha T: its CUDA source is not there"
@@ -289,9 +291,7 @@ def usable_dropins(case: Case) -> Replacement | Rejected:
         if checkout and not case.sources.variants:
             replacement = replacement_for(checkout)
         else:
-            replacement = _by_parts(
-                part for part in case.parts if canonicalize_name(part.name) not in installed
-            )
+            replacement = _by_parts(case.parts, installed)
     missing: list[Dropin] = []
     native = list(replacement.native)
     for dropin in replacement.dropins:
@@ -314,11 +314,13 @@ def usable_dropins(case: Case) -> Replacement | Rejected:
     return not_applicable("; ".join(obstacles))
 
 
-def _by_parts(parts: Iterable[NativePart]) -> Replacement:
+def _by_parts(parts: Iterable[NativePart], installed: set[str]) -> Replacement:
     """Choose what replaces extensions of which no more than the variant or the name is known."""
     chosen: list[Dropin] = []
     native: list[Native] = []
     for part in parts:
+        if canonicalize_name(part.name) in installed:
+            continue
         names = (canonicalize_name(part.name), *part.names)
         fitting = [dropin for dropin in DROPINS if (dropin.host or dropin.distribution) in names]
         reason = "it has no drop-in"
@@ -332,6 +334,44 @@ def _by_parts(parts: Iterable[NativePart]) -> Replacement:
         else:
             native.append(Native(part.name, reason))
     return Replacement(tuple(chosen), tuple(native))
+
+
+# The sources that were named
+
+
+def summarise(
+    sources: Sequence[str],
+    context: Context | None = None,
+    *,
+    named: tuple[str, ...] = (),
+    fetch: tuple[Step, ...] = (),
+) -> SourceSummary:
+    """Say what sources are, whether they can be built or not, and what stands in for them; ``named`` is what commands name as
+    SOURCE, ``fetch`` what ``--fetch-submodules`` fetches first."""
+    facts = checkout = None
+    if context:
+        facts, checkout = context.facts, context.checkout
+    replacement = choose_dropins(sources, checkout)
+    if isinstance(replacement, Rejected):
+        replacement = Replacement(native=(Native("", replacement.what.rstrip(".")),))
+    read = read_sources(sources, facts, request=Request(sources=tuple(sources)))
+    if isinstance(read, Incomplete):
+        # what completes the sources: the commands of git, the first with what is lacking; else what is lacking alone
+        first, *others = [step for step in read.todo if step.command and step.kind != "fetch"] or [say("")]
+        return SourceSummary(
+            named=named,
+            variants=expected_extensions(sources, checkout),
+            replacement=replacement,
+            prepare=fetch or (PlainStep(read.what, first.command), *others),
+            fetch=bool(fetch),
+        )
+    if isinstance(read, Rejected):
+        return SourceSummary(replacement=replacement, refused=read)
+    for source in read.built_from.values():
+        waits = context and waits_for_gpu(source, context)
+        if isinstance(waits, Rejected):
+            return SourceSummary(replacement=replacement, refused=waits)
+    return replace(read, named=named, replacement=replacement)
 
 
 # Hosts: the packages that stay, whose compiled module a drop-in replaces

@@ -58,7 +58,8 @@ _BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
 def rank(case: Case) -> Options:
     """Rank every option of a case, the least invasive first, and say why the others are rejected; the case is all it looks at."""
     notes: tuple[str, ...] = ()
-    if problem := case.context.no_target:
+    problem = case.context.no_target
+    if problem:
         # no NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none
         reason = " ".join([problem.what, *(step.text for step in problem.todo)])
         kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]

@@ -42,8 +42,7 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
     if following is None:
         return case.make_option(OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
     reasons = (Reason(f"{why}; then: {following.title}", source), *following.reasons)
-    steps = (upgrade, *following.steps)
-    plan = case.make_option(OptionKind.DRIVER, steps, reasons, following.unsure)
+    plan = case.make_option(OptionKind.DRIVER, (upgrade, *following.steps), reasons, following.unsure)
     return replace(plan, proves=following.proves, cannot_prove=following.cannot_prove)
 
 

@@ -95,11 +95,13 @@ def _option(
 ) -> Plan:
     """Build the plan that installs the drop-ins by a command after what comes ``first``, compares their numbers, and trains with
     their rasterizer: on the CPU where an ``obstacle`` stands before the GPU."""
-    reasons = [(f"{item.module} must be built natively", item.reason) for item in replacement.native]
-    reasons += [(text, "") for text in why]
+    reasons: list[str] = []
+    for item in replacement.native:
+        reasons.append(": ".join(filter(None, (f"{item.module} must be built natively", item.reason))))
+    reasons += why
     if not replacement.dropins and not replacement.native:
         unknown = "whether there is a drop-in depends on the rasterizer that your trainer calls"
-        reasons.append((unknown, "name the checkout"))
+        reasons.append(f"{unknown}: name the checkout")
     # the user's own sources, else the drop-ins, else a placeholder
     words = ["install", *(case.sources.named or replacement.names or ("CHECKOUT",)), "--backend", backend]
     certify, on_cpu = ["certify", "--renderer", replacement.renderer], bool(obstacle)
@@ -115,8 +117,7 @@ def _option(
     ]
     if replacement.renderer:
         steps.append(Confirm(command=case.splatfix(*certify), what="test training"))
-    told = [Reason(": ".join(filter(None, texts))) for texts in reasons]
-    plan = case.make_option(_KINDS[backend], steps, told, unsure)
+    plan = case.make_option(_KINDS[backend], steps, [*map(Reason, reasons)], unsure)
     if obstacle:
         plan = without_rungs(plan, UPPER_RUNGS, obstacle)
     # a training needs a rasterizer
@@ -154,11 +155,12 @@ def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | R
     dependencies = plan_dependencies(request, facts, ())
     if isinstance(dependencies, Rejected):
         return dependencies
-    passed_over = [
-        (f"a drop-in for {item.module}", item.reason or "none was made") for item in replacement.native
-    ]
-    asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
-    passed_over += [(f"native build of {name}", asked_for) for name in replacement.names]
+    considered: list[Considered] = []
+    for item in replacement.native:
+        considered.append(Considered(f"a drop-in for {item.module}", item.reason or "none was made"))
+    for name in replacement.names:
+        asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
+        considered.append(Considered(f"native build of {name}", asked_for))
     makers = []
     for dropin in replacement.dropins:
         reason = "on a GPU; for tensors on a CPU, and in double precision, plain PyTorch runs"
@@ -179,8 +181,7 @@ def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | R
     variants = {dropin.distribution: dropin.serves for dropin in replacement.dropins}
     dependencies = replace(dependencies, steps=(*imports, *dependencies.steps))
     kind = _KINDS[backend]
-    considered = tuple(Considered(*texts) for texts in passed_over)
-    draft = Plan(kind, kind.title(), considered=considered, notes=tuple(notes), targets=targets)
+    draft = Plan(kind, kind.title(), considered=tuple(considered), notes=tuple(notes), targets=targets)
     return installation(case, draft, makers, variants, dependencies)
 
 

@@ -175,10 +175,8 @@ def _lost_here(case: Case, build: TorchBuild) -> str:
         lost, reason = list(case.not_asked_for), driver.reason
     if not lost:
         return ""
-    return (
-        f"this machine's own {names_of_archs(lost)} is then not served by torch: {reason}; "
-        "an environment of its own for this build avoids that"
-    )
+    not_served = f"this machine's own {names_of_archs(lost)} is then not served by torch: {reason}"
+    return f"{not_served}; an environment of its own for this build avoids that"
 
 
 def why_torch_stays(case: Case) -> str:
