@@ -58,7 +58,11 @@ def gpu_obstacle(device: str, facts: Facts) -> Rejected | None:
 
 def renderer_for(renderer: str, device: str, facts: Facts) -> str:
     """Return the renderer as asked; ``auto`` is that of the rasterizer in the environment, Inria's before gsplat's, where it runs
-    on the device and the trainer can call it, else splatfix's own. On a CPU only splatfix's drop-ins run."""
+    on the device and the trainer can call it, else splatfix's own. On a CPU only splatfix's drop-ins run.
+
+    Raises:
+        SplatfixError: ``renderer-needs-gpu`` (exit code 2) for one with CUDA kernels only, on a CPU.
+    """
     runs_here = list(_DROPIN_OF)
     if device == "cpu":
         installed = facts.environment.distributions.value or ()

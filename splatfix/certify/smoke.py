@@ -55,7 +55,11 @@ def stage(folder: Path) -> Path:
 
 
 def source_digests(staged: Path) -> dict[str, str]:
-    """Return the SHA-256 of every Python file below a folder by its name there, such as ``smoke_trainer/train.py``."""
+    """Return the SHA-256 of every Python file below a folder by its name there, such as ``smoke_trainer/train.py``.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
     return {path.relative_to(staged).as_posix(): sha256_of(path) for path in sorted(staged.rglob("*.py"))}
 
 
@@ -72,7 +76,11 @@ def child_variables(path: Path) -> dict[str, str]:
 
 def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict[str, Any]:
     """Return the ``scenes`` at or below a folder, and known ones that are ``skipped``, as ``smoke_trainer.data`` finds them; an
-    error of that tool is raised as its own."""
+    error of that tool is raised as its own.
+
+    Raises:
+        SplatfixError: the tool's own error and exit code; ``environment-not-ready`` (exit code 3) where it did not run.
+    """
     argv = [python, "-m", "smoke_trainer.data", str(folder), "--json"]
     with temporary_folder() as staged:
         variables = child_variables(stage(staged))

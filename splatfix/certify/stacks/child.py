@@ -94,6 +94,9 @@ def copy_scene(scene: Path, destination: Path) -> Path:
     """Copy a scene for a trainer that may write into it, as Inria's does with ``points3D.ply``; images are linked where possible.
 
     Links are followed, for many have their photos elsewhere; not those to a folder around them, to a device or a pipe.
+
+    Raises:
+        SplatfixError: ``scene-not-copied`` (exit code 3).
     """
     entries, room = 0, _MOST_COPIED
 

@@ -16,7 +16,11 @@ _MOST_LISTED = 8
 
 
 def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> str:
-    """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options."""
+    """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options.
+
+    Raises:
+        SplatfixError: ``no-such-script``, ``which-script``, ``no-trainer`` (exit code 2).
+    """
     root = Path(checkout.folder)
     if request.script:
         if not (root / request.script).is_file():

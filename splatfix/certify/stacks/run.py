@@ -66,7 +66,11 @@ class StackTrainer:
         """Where train.py's observer writes."""
 
     def prepare(self, progress: Tell) -> None:
-        """Copy the scene, and word the training."""
+        """Copy the scene, and word the training.
+
+        Raises:
+            SplatfixError: ``no-trainer`` or ``not-our-folder`` (exit code 2), ``no-length`` (3), ``cannot-write``.
+        """
         subject = self._subject
         options = read_arguments(subject.source, subject.script)
         if "iterations" not in options and not subject.request.train_arguments:
