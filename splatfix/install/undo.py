@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,10 +27,7 @@ Backups = Mapping[StepRecord, Backup]
 def revert(python: str, identity: str | None = None, *, dry_run: bool = False) -> RevertOutcome:
     """Undo the journal entry of that id, or the latest that is active; in a dry run only say what would be done.
 
-    Raises:
-        SplatfixError: ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the
-            same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``,
-            ``environment-busy``.
+    It is refused when a newer entry touched the same distribution (``later-change``), or somebody else (``changed-since``).
     """
     with _opened(python, dry_run) as undoer:
         for item in undoer.recover():
@@ -37,7 +35,7 @@ def revert(python: str, identity: str | None = None, *, dry_run: bool = False) -
             if item.items and (identity is None or item.entry.startswith(identity)):
                 return item
         standing = undoer.standing()
-        entry = standing[-1] if standing else None
+        entry = next(reversed(standing), None)
         if identity is not None:
             entry = undoer.journal.find(identity)
         if entry not in standing:
@@ -59,8 +57,7 @@ def revert_all(
 ) -> tuple[RevertOutcome, ...]:
     """Undo every active entry, the newest first; ``each`` is called with every outcome as soon as it is there.
 
-    Raises:
-        SplatfixError: as :func:`revert`; its ``details`` list the entries ``reverted`` before it and those ``left``.
+    Where one is refused, the error's ``details`` list the entries ``reverted`` before it and those ``left``.
     """
     done: list[RevertOutcome] = []
     with _opened(python, dry_run) as undoer:
@@ -233,7 +230,9 @@ class Undoer(Struct):
         """Find files that were changed since the installation wrote them, and where a copy of each goes."""
         known = {(item.path, item.digest) for item in backup.saved}
         known |= {(item.path, item.digest) for item in backup.written}
-        for path in backup.touched() if backup.written else ():
+        if not backup.written:
+            return
+        for path in backup.touched():
             content = self.preview.get(path, path)
             # bytecode is nobody's work, and the shared list gets back only its own lines
             if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink():
@@ -245,8 +244,9 @@ class Undoer(Struct):
 
 def _origin(files: Mapping[Path, Path]) -> str:
     """Read what the manifest among files says of the version that it came with: versions alone may be equal."""
-    manifest = next((content for path, content in files.items() if path.name == MANIFEST), None)
-    document = object_in(manifest) if manifest else {}
+    document: Mapping[str, Any] = {}
+    for manifest in (content for path, content in files.items() if path.name == MANIFEST):
+        document = object_in(manifest)
     if document.get("kind") == "drop-in":
         return f"drop-in {document.get('variant') or ''}".strip()
     targets = ", ".join(map(str, document.get("targets") or ()))
