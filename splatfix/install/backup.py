@@ -221,10 +221,9 @@ def read_backup(folder: Path, places: Places) -> Backup:
 
 
 def restore(environment: Environment, backup: Backup) -> tuple[str, ...]:
-    """Make everything that the installation touched what it was before. Doing it twice changes nothing more.
+    """Make everything that the installation touched what it was before, and say what is not its own and was left alone.
 
-    Returns:
-        What was left alone because it is not the installation's, a sentence each.
+    Doing it twice changes nothing more.
     """
     saved = {item.path for item in backup.saved}
     # first what is new goes, then what was there comes back: a file can be in the place of a folder

@@ -24,8 +24,7 @@ _Place = tuple[Path, str]
 def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> list[str]:
     """See that what these wheels write is new or their own, and hides no other's module; else ``takes-over`` is raised.
 
-    Returns:
-        A sentence for each ``.pth`` file, which Python obeys at its start.
+    Returned is a sentence for each ``.pth`` file, which Python obeys at its start.
     """
     sites = [Path(os.path.realpath(site)) for site in environment.sites]
     all_written = {wheel: dict.fromkeys(map(_real, wheel.destinations(environment))) for wheel in wheels}

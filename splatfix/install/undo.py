@@ -134,7 +134,7 @@ class Undoer(Struct):
                 # when somebody has removed it in the meantime, what was there before can still come back
                 if there and [digest for _, digest in there] != [step.digest]:
                     name, version = step.installed, there[0][0]
-                    uninstall = self.environment.command("uninstall", name)
+                    uninstall = self.environment.installer.command(self.environment.python, "uninstall", name)
                     todo = (run(*uninstall, text="Remove it if you do not want it"),)
                     raise SplatfixError.of(
                         "install.installed-by-others", todo=todo, name=name, version=version
@@ -165,7 +165,12 @@ class Undoer(Struct):
                 restored.append(item)
                 continue
             kept, notes = tuple(self._later_changes(backup)), tuple[str, ...]()
-            item = self._what_is_restored(step, backup)
+            now = {path: content for path in backup.will_write if (content := self.preview.get(path, path))}
+            # its metadata tells whether anything of it is there
+            infos = [content for path, content in now.items() if path.parent.suffix == ".dist-info"]
+            removed, removed_origin = "", _origin(now)
+            if any(content.exists() for content in infos):
+                removed = step.version
             if self.dry_run:
                 self.preview |= dict.fromkeys(backup.will_write) | backup.copies
             else:
@@ -175,7 +180,18 @@ class Undoer(Struct):
                     entry = self.journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, one)))))
                 notes = restore(self.environment, backup)
                 kept = tuple(one for one in entry.kept if Path(one.copy).parent == backup.kept)
-            restored.append(replace(item, kept=kept, notes=notes))
+            item = Restored(
+                step.subject,
+                removed,
+                restored=backup.version_before,
+                source=step.source,
+                incomplete=not step.done,
+                kept=kept,
+                removed_origin=removed_origin,
+                restored_origin=_origin(backup.copies),
+                notes=notes,
+            )
+            restored.append(item)
         return tuple(restored)
 
     def _undone(
@@ -210,21 +226,6 @@ class Undoer(Struct):
             return [(item.version, item.digest) for item in find_installed(self.environment, name)]
         there = [(path, content) for path, content in previewed.items() if content]
         return [(name_and_version(path.parent.name)[1], sha256_of(content)) for path, content in there]
-
-    def _what_is_restored(self, step: StepRecord, backup: Backup) -> Restored:
-        """Tell what undoing a step will do, before it is undone."""
-        now = {path: content for path in backup.will_write if (content := self.preview.get(path, path))}
-        # its metadata tells whether anything of it is there
-        infos = [content for path, content in now.items() if path.parent.suffix == ".dist-info"]
-        return Restored(
-            step.subject,
-            removed=step.version if any(content.exists() for content in infos) else "",
-            restored=backup.version_before,
-            source=step.source,
-            incomplete=not step.done,
-            removed_origin=_origin(now),
-            restored_origin=_origin(backup.copies),
-        )
 
     def _later_changes(self, backup: Backup) -> Iterator[Kept]:
         """Find files that were changed since the installation wrote them, and where a copy of each goes."""

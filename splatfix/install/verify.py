@@ -76,13 +76,8 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
     if not any(tag_fits(tag, wheel_target(context)) for tag in wheel.tags):
         interpreter = context.interpreter
         assert interpreter is not None
-        raise SplatfixError.of(
-            "install.wheel-does-not-fit",
-            name=wheel.path.name,
-            tags=wheel.tags,
-            interpreter_version=interpreter.version,
-            platform_tag=interpreter.platform_tag,
-        )
+        here, name = f"{interpreter.version} on {interpreter.platform_tag}", wheel.path.name
+        raise SplatfixError.of("install.wheel-does-not-fit", name=name, tags=wheel.tags, here=here)
     try:
         with opened(wheel.path) as reader:
             natives, shown = prove_natives(reader, targets, context)
@@ -103,9 +98,10 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
     if canonicalize_name(wheel.name) == canonicalize_name(subject):
         return
     for replaced in find_installed(environment, wheel.name):
+        uninstall = environment.installer.command(environment.python, "uninstall", wheel.name)
         todo = (
             say("Look at the name that its setup.py computes."),
-            run(*environment.command("uninstall", wheel.name), text="To replace it, remove it first"),
+            run(*uninstall, text="To replace it, remove it first"),
         )
         there = f"{replaced.name} {replaced.version}"
         raise SplatfixError.of(
