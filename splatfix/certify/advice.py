@@ -36,11 +36,7 @@ def _advice() -> Mapping[str, CriterionAdvice]:
 
 
 def advised(item: Criterion, renderer: str, device: str) -> Criterion:
-    """The criterion with what to do about it; as it is where it was met, could not be measured here, or has advice.
-
-    Args:
-        renderer, device: of the run.
-    """
+    """Return the criterion with what to do about it; as it is where it was met, could not be measured here, or has advice."""
     if item.advice:
         return item
     if item.outcome is Outcome.UNDETERMINED:
@@ -93,16 +89,14 @@ def way_out(
 
 
 def explained(criterion: Criterion, output: str, *, own: Collection[str] = (), error: str = "") -> Criterion:
-    """The criterion with the cause that the output names, where it failed and has no advice yet.
+    """Return the criterion with the cause that the trainer's whole output names, where it failed and has no advice yet.
 
-    Args:
-        output: all that the trainer printed, and its error; lines of JSON are its progress, and are left out.
-        own: classes for which the criterion's own advice is the better.
-        error: the message that the trainer ended with, for what is known of it alone.
+    For the classes of ``own`` the criterion's own advice is the better. ``error`` is the message that the trainer ended with.
     """
     failed = criterion.outcome is Outcome.FAILED and criterion.code in _FAIL_BY_OUTPUT
     if not failed or criterion.advice:
         return criterion
+    # lines of JSON are the trainer's progress
     cause = cause_of("\n".join(line for line in output.splitlines() if not line.startswith("{")))
     if cause is not None:
         criterion = replace(criterion, why=f"{criterion.why} {cause.why.rstrip('.')} [{cause.name}].".strip())

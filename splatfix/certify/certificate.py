@@ -230,11 +230,7 @@ def failures(
 
 
 def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:
-    """One reason for all scenes that a criterion failed for, each with its measurement where they differ.
-
-    Args:
-        codes: of all that failed as this one did.
-    """
+    """Word one reason for all scenes that a criterion failed for, and for all ``codes`` that failed as it did."""
     scenes = ", ".join(scene for scene, _ in failed)
     first = failed[0][1]
     if codes:

@@ -29,11 +29,7 @@ Progress = Callable[[str, Mapping[str, Any]], None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a certification, with a message that names partial results.
-
-    Attributes:
-        certificate: of the scenes that were trained; None where it had not come to one.
-    """
+    """Ctrl-C or SIGTERM during a certification; with the certificate of the scenes that were trained, if any."""
 
     def __init__(
         self, out: Path | None = None, scenes: tuple[str, ...] = (), certificate: Certificate | None = None
@@ -59,14 +55,8 @@ def certify(
 ) -> Certificate:
     """Certify one environment, or one stack. Nothing is written into a stack's checkout or its scene.
 
-    Args:
-        interim: takes the certificate as it is after the kernels, after each scene, and now and then within one: a run that
-            is killed leaves the latest.
-
-    Raises:
-        SplatfixError: ``environment-not-ready``, ``no-gpu`` or ``no-length`` (exit code 3), ``not-our-folder`` or
-            ``no-trainer`` (2), ``cannot-write``.
-        Interrupted: Ctrl-C or SIGTERM.
+    ``interim`` takes the certificate as it is after the kernels, after each scene, and now and then within one: a run that is
+    killed leaves the latest. Ctrl-C and SIGTERM raise ``Interrupted``.
     """
     began = time.monotonic()
     runs: list[SceneRun] = []
@@ -126,11 +116,7 @@ def verify(
     runner: Runner | None = None,
     stage_files: Callable[[Path], Path] = stage,
 ) -> tuple[KernelCheck, ...]:
-    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64.
-
-    Raises:
-        SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
-    """
+    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64."""
     if obstacle := packages_obstacle(facts or gather(python), python, VERIFY_NEEDS):
         raise obstacle.error()
     with temporary_folder() as folder:

@@ -366,10 +366,8 @@ def _leaves(splats: ReferenceSplats, device: str) -> tuple[ReferenceSplats, Refe
 def _densifying(
     value: float, exact: ReferenceSplats, allowed: float, ran: Ran, means2d: Tensor, plain: bool
 ) -> Dict[str, Any]:
-    """The result of a rasterizer, which must also give the gradient that densification goes by.
-
-    ``allowed``: the error of a gradient that another kernel than plain PyTorch may have.
-    """
+    """Judge a rasterizer, which must also give the gradient that densification goes by; ``allowed`` is the error of gradients of
+    other kernels than plain PyTorch."""
     gradient = largest_error(ran.gradients, [item.grad for item in exact])
     if plain:
         result = _errors(value, 1e-5, gradient, 1e-4, ran)

@@ -14,7 +14,6 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import re
 import sys
 import warnings
@@ -185,11 +184,8 @@ def kernels_that_ran(kernel: str, name: str) -> str:
 
 
 def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path] = None) -> Dict[str, Any]:
-    """Compare one implementation with the reference, and with splatfix's own; an exception is its result.
-
-    Args:
-        own: the file that the own kernel's results go to, and that others are compared with.
-    """
+    """Compare one implementation with the reference, and with splatfix's own, whose results are kept in the file ``own``; an
+    exception is its result."""
     try:
         if device != "cpu":
             if reason := no_gpu():
@@ -247,8 +243,7 @@ def main() -> int:
     parser.add_argument("--own", type=Path, help="file for the results of splatfix's own kernel")
     options = parser.parse_args()
     name = options.implementation
-    # told before the module is imported and with its result: no module can print the same
-    row = {"name": options.kernel, "implementation": name, "kind": "", "word": os.urandom(8).hex()}
+    row = {"name": options.kernel, "implementation": name, "kind": ""}
     if not name.startswith("splatfix.") and not is_installed(name):
         result = dict(BLANK, outcome="not-measured", detail="not installed in this environment")
     else:

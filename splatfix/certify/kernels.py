@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -91,19 +92,11 @@ def check_kernels(
 
 
 def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
-    """The last line that the probe wrote, or how it ended without one.
-
-    A module may print lines like it, and end the interpreter as if all were well: it does not know the probe's word.
-    """
-    check, word = None, ""
+    """Return the last result that the probe wrote, or how it ended without one."""
+    check = None
     for line in done.stdout.splitlines():
-        try:
-            row = parse_json(line)
-            said, told = row.pop("word", ""), from_json(KernelCheck, row)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # what the module printed
-        if word in ("", said):
-            check, word = told, said
+        with suppress(ValueError, KeyError, TypeError):  # what the module printed
+            check = from_json(KernelCheck, parse_json(line))
     if done.ok and check is not None:
         return check
     if check is None:

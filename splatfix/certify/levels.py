@@ -32,12 +32,7 @@ def evaluate(
     device: str,
     built: Rung | None = None,
 ) -> tuple[Rung, ...]:
-    """All levels of the smoke trainer, lowest first: of what trained, where anything did.
-
-    Args:
-        findings: for the GPU that ``device`` means.
-        built: what :func:`built_for` says.
-    """
+    """Return all levels of the smoke trainer, lowest first: of what trained, where anything did."""
     if built is None or scenes:
         # an extension that did not train is no evidence; that it cannot run here refuses the environment all the same
         apart = renderer == "torch" and bool(scenes)

@@ -49,10 +49,7 @@ class LoadedFiles:
     """Compares what children loaded; they write it into :attr:`folder`, see ``inside/loaded.py``."""
 
     def __init__(self, facts: Facts, folder: Path, own: Sequence[Path]) -> None:
-        """Args:
-        folder: for what the children write.
-        own: folders of what is not the environment's: what splatfix put there, and a checkout.
-        """
+        """``own`` are folders of what is not the environment's: what splatfix put there, and a checkout."""
         self.folder = make_folder(folder)
         self._facts = facts
         self._own = tuple(f"{os.path.realpath(path)}{os.sep}" for path in own)

@@ -308,8 +308,5 @@ class TrainingRecord(Struct, frozen=True):
         return settings if isinstance(settings, Mapping) else {}
 
     def has(self, name: str) -> bool:
-        """The trainer wrote this part, or that it cannot be known here (null).
-
-        A criterion whose measurement this system cannot give stays unmeasured; one whose measurement was left out fails.
-        """
+        """Return whether the trainer wrote this part, be it that it cannot be known here (null): what it left out fails."""
         return name in self.document

@@ -69,14 +69,9 @@ SUITES = {
 def sample_suite(
     name: str | None, iterations: int | None = None, resolution: int | None = None, only: str | None = None
 ) -> Suite:
-    """The suite of that name. With another length or resolution its PSNR floors do not apply.
+    """Return the suite of that name, or ``only`` one scene of it; with another length or resolution its PSNR floors do not apply.
 
-    Args:
-        name: None: quick; for a scene that quick does not have, standard.
-        only: the one scene of it that is trained.
-
-    Raises:
-        SplatfixError: ``unknown-suite`` or ``unknown-scene`` (exit code 2).
+    Without a name it is quick; for a scene that quick does not have, standard.
     """
     if name is None:
         name = "standard" if only is not None and only not in SUITES["quick"].scenes else "quick"
@@ -100,15 +95,9 @@ def data_suite(
     *,
     every_public: bool = False,
 ) -> Suite:
-    """All scenes at or below ``root`` as a suite; the public ones that are missing are ``skipped``.
+    """Return all scenes at or below ``root`` as a suite; with ``every_public`` the public ones that are missing are ``skipped``.
 
     On a GPU each scene has its usual resolution; on a CPU runs are shorter and smaller. Explicit values win.
-
-    Args:
-        every_public: also where none of the public ones is there.
-
-    Raises:
-        SplatfixError: no such folder (exit code 2), no scene in it (3), an environment that cannot run the trainer (3).
     """
     folder = root.absolute()
     document = list_scenes(folder, python)
@@ -156,11 +145,7 @@ def samples_folder() -> Path:
 
 
 def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
-    """The samples of those names, all without one.
-
-    Raises:
-        SplatfixError: ``unknown-scene`` (exit code 2).
-    """
+    """Return the samples of those names, all without one."""
     index = json.loads((samples_folder() / "samples.json").read_text(encoding="utf-8"))
     known = {row["name"]: SampleScene(**{**row, "size": tuple(row["size"])}) for row in index["scenes"]}
     chosen = tuple(names) or tuple(known)
@@ -171,11 +156,7 @@ def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
 
 
 def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ...]:
-    """The files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word.
-
-    Raises:
-        SplatfixError: ``scene-not-found`` (exit code 3) where that folder does not exist.
-    """
+    """Return the files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word."""
     folder = (root or samples_folder()) / sample.name
     if not folder.is_dir():
         raise SplatfixError.of(
@@ -192,11 +173,7 @@ def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ..
 
 
 def export_sample(sample: SampleScene, out: Path) -> Path:
-    """Copy a sample scene to ``out/NAME`` and return that folder.
-
-    Raises:
-        SplatfixError: ``cannot-write`` (exit code 3).
-    """
+    """Copy a sample scene to ``out/NAME`` and return that folder."""
     folder = out / sample.name
     try:
         for name in sample.files:

@@ -55,11 +55,7 @@ def stage(folder: Path) -> Path:
 
 
 def source_digests(staged: Path) -> dict[str, str]:
-    """SHA-256 of every Python file below a folder by its name there, such as ``smoke_trainer/train.py``.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Return the SHA-256 of every Python file below a folder by its name there, such as ``smoke_trainer/train.py``."""
     return {path.relative_to(staged).as_posix(): sha256_of(path) for path in sorted(staged.rglob("*.py"))}
 
 
@@ -75,11 +71,8 @@ def child_variables(path: Path) -> dict[str, str]:
 
 
 def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict[str, Any]:
-    """``scenes`` at or below a folder, and the known ones that are ``skipped``, as ``smoke_trainer.data`` finds them.
-
-    Raises:
-        SplatfixError: the tool's own error and exit code; ``environment-not-ready`` (exit code 3) where it did not run.
-    """
+    """Return the ``scenes`` at or below a folder, and known ones that are ``skipped``, as ``smoke_trainer.data`` finds them; an
+    error of that tool is raised as its own."""
     argv = [python, "-m", "smoke_trainer.data", str(folder), "--json"]
     with temporary_folder() as staged:
         variables = child_variables(stage(staged))
@@ -101,11 +94,7 @@ def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict
 
 
 def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
-    """That a trainer left no result: what ended it, how far it had come, and what it said last.
-
-    Args:
-        latest: its last progress object; empty where it did not come to one.
-    """
+    """Fail a trainer that left no result: what ended it, how far it had come by its latest progress, and what it said last."""
     after = " before its first iteration"
     if progress := words(latest, left=False):
         after = f" after {progress}"

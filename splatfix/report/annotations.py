@@ -50,11 +50,7 @@ def of_certificate(certificate: Certificate) -> str:
 
 
 def _annotation(level: str, title: str, message: str, texts: Iterable[str]) -> str:
-    """One line of it.
-
-    Args:
-        texts: the first place that one of them names is where it is shown.
-    """
+    """One line of it; it is shown at the first place that one of the texts names."""
     location = next(filter(None, map(_PLACE.search, texts)), None)
     properties = {"title": title}
     if location:

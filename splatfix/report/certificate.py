@@ -18,16 +18,10 @@ from splatfix.report.marks import ABSENT, Badge, Mark
 from splatfix.report.options import show_suggestion
 from splatfix.report.view import OUTCOMES, CertificateView, count_met, errors_of, headline
 
-_STYLES = {Mark.GOOD: "green", Mark.BAD: "bold red", Mark.UNSURE: "bold yellow"}
-"""Of a headline."""
-
 
 def document(certificate: Certificate, facts: Facts, options: Options | None = None) -> dict[str, Any]:
-    """The content of ``certify``'s JSON document, with the facts it is valid for.
-
-    Args:
-        options: where a diagnosis of these facts explains a failed certification: what to do about it.
-    """
+    """The content of ``certify``'s JSON document, with the facts it is valid for, and the options of a diagnosis of them
+    where that explains a failed certification."""
     return {**to_json(certificate), "options": to_json(options), "facts": to_json(facts)}
 
 
@@ -125,7 +119,7 @@ def show_from_container(console: Console, content: Mapping[str, Any], lane: str,
 def _show_verdict(
     console: Console, title: Badge, summary: str, reasons: Sequence[str], report: Path | None
 ) -> None:
-    paragraph(console, f"[{_STYLES[title.mark]}]{title.text}:[/] {escape(summary)}", first=0, then=2)
+    paragraph(console, f"[{title.mark.style}]{title.text}:[/] {escape(summary)}", first=0, then=2)
     for reason in reasons:
         marked(console, Mark.BAD, escape(reason))
     if report is not None:

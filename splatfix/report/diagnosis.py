@@ -28,7 +28,7 @@ from splatfix.report.marks import Mark
 if TYPE_CHECKING:
     from splatfix.model.option import Options
 
-_MARKS = {
+MARKS = {
     Status.PASS: Mark.GOOD,
     Status.WARN: Mark.WARNING,
     Status.FAIL: Mark.BAD,
@@ -36,7 +36,6 @@ _MARKS = {
     Status.SKIP: Mark.NONE,
     Status.CRASH: Mark.CRASH,
 }
-_EVIDENCE_SHOWN = 2
 _SECTIONS = {
     "Problems": (Status.FAIL, Status.CRASH),
     "Warnings": (Status.WARN,),
@@ -125,7 +124,7 @@ def show(
                 windows=windows,
                 remedy=remedy,
                 likewise=likewise,
-                most=None if verbose else _EVIDENCE_SHOWN,
+                most=None if verbose else 2,
             )
 
     passed = [item for item in findings if item.status is Status.PASS]
@@ -208,9 +207,9 @@ def show_finding(
     headline = escape(short(item.summary))
     if needs_attention:
         headline += f" [dim]\\[{item.code}][/]"
-    marked(console, _MARKS[item.status], headline)
+    marked(console, MARKS[item.status], headline)
     for other in likewise:
-        marked(console, _MARKS[other.status], escape(short(other.summary)))
+        marked(console, MARKS[other.status], escape(short(other.summary)))
     if needs_attention or evidence:
         new = item.evidence
         if most is not None:

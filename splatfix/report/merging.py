@@ -13,7 +13,6 @@ from splatfix.core.words import counted, few
 from splatfix.model.option import Options
 from splatfix.report.marks import Badge, Table
 from splatfix.report.recorded import (
-    PARTS,
     SUCCESS,
     Fix,
     Problem,
@@ -25,6 +24,7 @@ from splatfix.report.recorded import (
     problems_of,
 )
 from splatfix.report.view import VERDICTS
+from splatfix.report.wording import PARTS
 
 MOST_VALUES = 5
 """Values of certified certificates that a group names."""
@@ -88,7 +88,7 @@ class Group(Struct, frozen=True):
     also: tuple[str, ...]
     """What else failed in them."""
     part: str
-    """The first part, in the order of :data:`splatfix.report.recorded.PARTS`, in which they differ from every certified
+    """The first part, in the order of :data:`splatfix.report.wording.PARTS`, in which they differ from every certified
     certificate that is equal in the parts before it; "" where there is none."""
     label: str
     value: str

@@ -135,11 +135,9 @@ def show_phases(console: Console, option: Plan, *, lines: bool = True) -> None:
                 whose = "" if len(subjects) == len(builds) else f"{escape(few(subjects))}: "
                 console.print(f"     {whose}{setting}", soft_wrap=True)
             for rule, edited in files_by_rule.items():
-                prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(edited, _FILES_SHOWN)))
+                prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(edited, most=2)))
 
 
-_FILES_SHOWN = 2
-"""Of an edit, beside the plan's phases; the steps name more."""
 _TOGETHER = {"build-wheel", "make-drop-in", "verify-wheel", "install-wheel", "check-import"}
 
 

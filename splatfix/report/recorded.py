@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -11,37 +11,6 @@ from splatfix.certify.record import Implementation, TrainingRecord
 from splatfix.core.step import Step
 from splatfix.model.option import Options
 from splatfix.report.results import number, resolution
-
-PARTS: Mapping[str, str] = {
-    "device": "device",
-    "processor": "processor",
-    "gpu-limits": "GPU clocks and power limit",
-    "driver": "driver",
-    "system": "operating system",
-    "python": "Python",
-    "torch": "torch",
-    "torch-cuda": "torch's CUDA",
-    "asked-renderer": "renderer asked for",
-    "renderer": "rasterizer that ran",
-    "ssim": "SSIM that ran",
-    "knn": "kNN that ran",
-    "optimizer": "optimizer that ran",
-    "splatfix": "splatfix",
-    "commit": "splatfix's commit",
-    "sources": "trainer's sources",
-    "run-level": "run level",
-    "suite": "suite",
-    "iterations": "iterations",
-    "resolution": "resolution",
-    "strategy": "strategy",
-    "seed": "seed",
-    "scenes": "scenes' SHA-256",
-    "host": "CPU beside the GPU",
-    "card": "GPU's id",
-}
-"""What a result may depend on, in the order of causation: what stands first can change what follows and not the other way
-round. The hardware, the driver that runs it, the system, then Python, torch and what is built on it, splatfix, and what was
-asked for. Last what should not matter: the CPU that feeds a GPU, and which card of one model it was."""
 
 # The parts of a trainer that an extension may replace.
 _IMPLEMENTED = ("renderer", "ssim", "knn", "optimizer")
@@ -64,7 +33,7 @@ def driver_of(certificate: Certificate) -> str:
 
 
 def parts_of(certificate: Certificate) -> dict[str, str]:
-    """Those of :data:`PARTS` that it recorded."""
+    """Those of :data:`splatfix.report.wording.PARTS` that it recorded."""
     environment, under_way = certificate.environment, certificate.under_way
     records = {run.scene: run.record for run in certificate.scenes}
     if under_way.get("run"):  # of the scene that was under way what it had told by then

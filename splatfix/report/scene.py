@@ -16,7 +16,7 @@ from splatfix.core.words import counted, few
 from splatfix.facts.scene.model import PILLOW_FORMATS, Scene, Vector
 from splatfix.model import Status
 from splatfix.report.console import escape, marked, prose, section
-from splatfix.report.diagnosis import show_finding
+from splatfix.report.diagnosis import MARKS, show_finding
 from splatfix.report.diagnosis_document import finding_json
 from splatfix.report.marks import Mark, Table
 
@@ -27,7 +27,6 @@ _THUMBNAIL, _MOST_DECODED = 160, 1 << 31
 _MOST_POINTS = 3000
 _INNER = 0.95
 """Share of the points that the drawing is sized for: a few lie far away."""
-_MARKS: Mapping[Status, Mark] = {Status.FAIL: Mark.BAD, Status.WARN: Mark.WARNING, Status.SKIP: Mark.NONE}
 
 
 def headline(checked: CheckedScene) -> str:
@@ -132,25 +131,16 @@ def page(checked: CheckedScene) -> str:
     """The same as one HTML file, with a contact sheet."""
     from splatfix.report import html  # templates and certificates, which nothing else here needs
 
-    findings = [
-        (
-            _MARKS[item.status].value,
-            item.summary,
-            item.code,
-            "; ".join(entry.value for entry in item.evidence),
-            [step.text or " ".join(step.command.argv if step.command else ()) for step in item.remedy],
-        )
-        for item in checked.findings
-    ]
     rows = []
     for verdict in checked.stacks:
         rows.append((verdict.reader, answer(verdict), verdict.source))
     return html.page(
         "scene.html",
         headline=headline(checked),
-        mark=(Mark.BAD if checked.verdict else Mark.GOOD).value,
+        mark=(Mark.BAD if checked.verdict else Mark.GOOD).css,
         facts=[(name, value) for name, value in facts_of(checked) if value],
-        findings=findings,
+        findings=checked.findings,
+        marks=MARKS,
         stacks=Table(("loader", "verdict", "read in"), rows),
         drawing=from_above(checked.scene),
         photos=thumbnails(checked.scene),

@@ -19,12 +19,13 @@ from splatfix.certify.model import (
 from splatfix.core.proof import Rung
 from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.results import HEADERS, legend, number, row
+from splatfix.report.results import legend, number, row
 from splatfix.report.wording import (
     LEVEL_MEANS,
     LEVEL_MEANS_ON_THE_CPU,
     MEANS,
     MEANS_WITHOUT_TRAINING,
+    RESULTS,
 )
 
 OUTCOMES = {
@@ -49,7 +50,6 @@ _PASSED = {
     False: Badge(Mark.BAD, "failed", plain="FAILED"),
     None: Badge(Mark.UNSURE, "undetermined"),
 }
-_NOT_READABLE = Badge(Mark.NONE, "not readable")
 _REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
 
 
@@ -162,7 +162,7 @@ class CertificateView(Struct, frozen=True):
         rows: list[Sequence[str | Badge]] = []
         for run in self.certificate.scenes:
             rows.append((run.scene, scene_badge(run), *row(run)))
-        return Table(("scene", "result", *HEADERS), rows)
+        return Table(("scene", "result", *RESULTS), rows)
 
     @property
     def legend(self) -> str:
@@ -250,7 +250,9 @@ def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
 
 def scene_badge(run: SceneRun) -> Badge:
     """The result of a scene."""
-    return _NOT_READABLE if run.unreadable else _PASSED[run.passed]
+    if run.unreadable:
+        return Badge(Mark.NONE, "not readable")
+    return _PASSED[run.passed]
 
 
 def count_met(criteria: Iterable[Criterion]) -> str:

@@ -22,8 +22,6 @@ CHANGES = ("option", "saves", "peak then", "quality lost", "figure")
 UNKNOWN = "not known"
 MOST_CHANGES = 4
 """Settings that are shown without ``--verbose``."""
-COLOURS = 6
-"""Of the style sheet."""
 
 
 def gigabytes(number: float | None) -> str:
@@ -203,17 +201,6 @@ def _down(number: int | None) -> str:
     return f"{number // unit * unit:,}"
 
 
-def bars(phase: Phase, longest: int) -> Sequence[tuple[float, float, int, str]]:
-    """From where, how wide (percents of the longest), the colour and the name of each part, one beside the other."""
-    drawn = []
-    left = 0.0
-    for number, part in enumerate(phase.parts):
-        width = 100.0 * part.bytes / longest
-        drawn.append((left, width, number % COLOURS, part.name))
-        left += width
-    return drawn
-
-
 def page(budget: Budget) -> str:
     """The same as one HTML file."""
     from splatfix.report import html  # templates and certificates, which nothing else here needs
@@ -229,12 +216,13 @@ def page(budget: Budget) -> str:
         for part in phase.parts:
             error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
             rows.append((part.name, gigabytes(part.bytes), error, f"{part.kind}: {part.source}"))
-        drawn.append((name, with_error(phase), bars(phase, longest), Table(headers, rows)))
+        drawn.append((name, with_error(phase), phase.parts, Table(headers, rows)))
     return html.page(
         "vram.html",
         headline=headline(budget),
-        mark=_MARKS[budget.verdict].value,
+        mark=_MARKS[budget.verdict].css,
         limit=100.0 * budget.limit_bytes / longest,
+        longest=longest,
         phases=drawn,
         changes=Table(CHANGES, change_rows(budget)),
         expected=[*expected, ("calibration", budget.calibration or ABSENT)],

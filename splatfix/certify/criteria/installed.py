@@ -12,12 +12,9 @@ CODE = "code-as-installed"
 
 
 def as_installed(code: LoadedCode | None, python: str = "python") -> tuple[Criterion, ...]:
-    """Failed for each file that ran and differs from what its wheel installed; what has no digest to compare with is named.
+    """Fail for each file that ran and differs from what its wheel installed, and name what has no digest to compare with.
 
-    None at all where nothing was loaded yet.
-
-    Args:
-        python: the environment's interpreter, for the commands that mend it.
+    There is no criterion where nothing was loaded yet. ``python`` is the interpreter for the commands that mend it.
     """
     if code is None:
         return ()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.subject import METRICS, RENDER
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.source_pattern import NamePattern
 from splatfix.core.step import Step, run, value_options
 from splatfix.facts.checkout import Reach, as_reached, find_trainers
@@ -16,30 +16,19 @@ _MOST_LISTED = 8
 
 
 def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> str:
-    """The trainer that was asked for, else ``train.py``, else the only one.
-
-    Args:
-        typed: other options, for the commands that name a script.
-
-    Raises:
-        SplatfixError: ``no-such-script``, ``which-script``, ``no-trainer`` (exit code 2).
-    """
+    """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options."""
     root = Path(checkout.folder)
     if request.script:
         if not (root / request.script).is_file():
-            raise usage_error(
-                "no-such-script",
-                f"{request.checkout} has no {request.script}.",
-                *_start_with(request, find_trainers(root), typed),
+            todo = _start_with(request, find_trainers(root), typed)
+            raise SplatfixError.of(
+                "certify.no-such-script", checkout=request.checkout, script=request.script, todo=todo
             )
         return Path(request.script).as_posix()
     trainers = find_trainers(root)
     if len(trainers) > 1:
-        raise usage_error(
-            "which-script",
-            f"{request.checkout} has no train.py, and several scripts that train.",
-            *_start_with(request, trainers, typed),
-        )
+        todo = _start_with(request, trainers, typed)
+        raise SplatfixError.of("certify.which-script", checkout=request.checkout, todo=todo)
     if trainers:
         return trainers[0]
     own = next((item.source for item in checkout.sources if item.path == "."), checkout.package)

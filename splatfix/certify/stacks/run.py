@@ -28,10 +28,10 @@ from splatfix.certify.stacks.observed import read_observed, result_of
 from splatfix.certify.stacks.progress import following
 from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.certify.stacks.subject import METRICS, RENDER, StackSubject, Started
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
 from splatfix.core.runner import Completed, Runner
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.core.words import few
 from splatfix.facts.checkout import read_arguments
 from splatfix.model import Facts
@@ -66,27 +66,12 @@ class StackTrainer:
         """Where train.py's observer writes."""
 
     def prepare(self, progress: Tell) -> None:
-        """Copy the scene, and word the training.
-
-        Raises:
-            SplatfixError: ``no-trainer`` or ``not-our-folder`` (exit code 2), ``no-length`` (3), ``cannot-write``.
-        """
+        """Copy the scene, and word the training."""
         subject = self._subject
         options = read_arguments(subject.source, subject.script)
         if "iterations" not in options and not subject.request.train_arguments:
-            checkout = str(subject.checkout)
-            raise SplatfixError(
-                "no-length",
-                f"{subject.checkout / subject.script} has no option --iterations that could be read.",
-                meaning="It would train as long as it does by default: it was not run.",
-                todo=(
-                    run(
-                        *("splatfix", "certify", "--repo", checkout, "--", "--OPTION", "100"),
-                        text="Name its own option for the length",
-                    ),
-                ),
-                exit_code=Exit.UNDETERMINED,
-            )
+            script = subject.checkout / subject.script
+            raise SplatfixError.of("certify.no-length", script=script, checkout=subject.checkout)
         # a trainer may write into its scene, as Inria's does with points3D.ply
         copy = copy_scene(subject.scene.folder, self._folder / self._scene)
         self._arguments = training_arguments(subject, options, copy, self._model)

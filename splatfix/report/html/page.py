@@ -17,7 +17,7 @@ from splatfix.model import Facts
 from splatfix.model.option import Options
 from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
-from splatfix.report.marks import Badge, Link, Mark, Table
+from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.merged import NO_CERTIFICATE
 from splatfix.report.merging import Listed, Merged
 from splatfix.report.templates import fill_in
@@ -31,9 +31,6 @@ _FITS = {
 }
 MOST_LINKS = 20
 """Of one cell or group; the JSON document has all."""
-MOST_UNREADABLE = 200
-OPENED = 2
-"""Groups that show all at once."""
 
 
 def certificate_page(
@@ -66,12 +63,6 @@ def certificate_page(
     if toolkits:
         named = (f"{item.version or 'version not known'} in {item.root}" for item in toolkits)
         valid_for.append(("CUDA toolkits", ", ".join(named)))
-    overview = view.results
-    if overview is not None:  # each scene's name leads to its section
-        rows = []
-        for number, (scene, *cells) in enumerate(overview.rows):
-            rows.append((Link(scene, f"#scene-{number}"), *cells))
-        overview = Table(overview.headers, rows)
     return page(
         "certificate.html",
         certificate=certificate,
@@ -80,7 +71,6 @@ def certificate_page(
         advice=list(_advice(view)),
         outcomes=OUTCOMES,
         title_of=title_of,
-        overview=overview,
         scenes=read_scenes(certificate.scenes, folder),
         held_out=HELD_OUT,
         slide=SLIDE,
@@ -119,12 +109,10 @@ def matrix_page(
         refused=refused,
         no_certificate=NO_CERTIFICATE,
         merged=merged,
-        opened=OPENED,
         verdicts=VERDICTS,
         failed_first=failed_first,
         most_links=MOST_LINKS,
         unreadable=unreadable,
-        most_unreadable=MOST_UNREADABLE,
         data=data,
     )
 
