@@ -32,7 +32,7 @@ from splatfix.model import Facts, Finding, Status
 from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
 from splatfix.model.steps import MakeDropin
 from splatfix.plan import Case, rank
-from splatfix.plan.requirements import usable_torch
+from splatfix.plan.tools import usable_torch
 from splatfix.report import console as consoles
 from splatfix.report import explanation as report
 

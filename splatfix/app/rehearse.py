@@ -32,10 +32,9 @@ from splatfix.knowledge.dropins import DROPINS, is_rasterizer
 from splatfix.model import Checkout, Distribution, ExtensionCall, Facts, RenderCall
 from splatfix.model.option import Native, Replacement
 from splatfix.plan.checkout import incomplete
-from splatfix.plan.dropins import replacement_for
+from splatfix.plan.dropins import replacement_for, served_host
 from splatfix.plan.edits import apply
 from splatfix.plan.faces import order_of, places
-from splatfix.plan.hosts import served_host
 from splatfix.report import dry_run as report
 from splatfix.report.dry_run import BesideThePoint, DryRun, ServedModule
 

@@ -41,7 +41,11 @@ _NOT_JUDGED = {
 
 
 def require_alike(path: Path, document: Mapping[str, Any], renderer: str, device: str) -> None:
-    """Refuse a certificate as a baseline that trained no scene, or with another renderer or on another device."""
+    """Refuse a certificate as a baseline that trained no scene, or with another renderer or on another device.
+
+    Raises:
+        SplatfixError: ``another-baseline`` (exit code 2).
+    """
     if not document.get("scenes"):
         level = document.get("level")
         reason = "ended before a scene was trained"
@@ -58,7 +62,11 @@ def compare(
     scenes: Sequence[SceneRun], baseline: Mapping[str, Any] | None, published: str = ""
 ) -> Comparison | None:
     """Compare what was trained with an earlier certificate's document, or with the published figures of a name, which win; None
-    without either."""
+    without either.
+
+    Raises:
+        KeyError: there are no published figures of that name.
+    """
     readable = [run for run in scenes if not run.unreadable]
     if published:
         method = methods()[published]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.criterion import criterion
-from splatfix.certify.criteria.installed import as_installed
+from splatfix.certify.criteria.running import as_installed
 from splatfix.certify.environment import environment_of
 from splatfix.certify.interim import so_far
 from splatfix.certify.levels import built_for, evaluate, evaluate_stack
@@ -161,7 +161,7 @@ def _of_stack(
     if subject.dropin_names:
         environment["drop-ins"] = ", ".join(subject.dropin_names)
     if subject.threads:
-        environment["threads"] = subject.threads.words()
+        environment["threads"] = f"{subject.threads.count} ({subject.threads.reason})"
     return Certificate(
         verdict=verdict,
         summary=summarize_stack(verdict, subject, run),

@@ -57,6 +57,11 @@ def certify(
 
     ``interim`` takes the certificate as it is after the kernels, after each scene, and now and then within one: a run that is
     killed leaves the latest. Ctrl-C and SIGTERM raise ``Interrupted``.
+
+    Raises:
+        SplatfixError: ``environment-not-ready``, ``no-gpu`` or ``no-length`` (exit code 3), ``not-our-folder`` or
+            ``no-trainer`` (2), ``cannot-write``.
+        Interrupted: Ctrl-C or SIGTERM.
     """
     began = time.monotonic()
     runs: list[SceneRun] = []
@@ -116,7 +121,11 @@ def verify(
     runner: Runner | None = None,
     stage_files: Callable[[Path], Path] = stage,
 ) -> tuple[KernelCheck, ...]:
-    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64."""
+    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64.
+
+    Raises:
+        SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
+    """
     if obstacle := packages_obstacle(facts or gather(python), python, VERIFY_NEEDS):
         raise obstacle.error()
     with temporary_folder() as folder:

@@ -33,7 +33,11 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def placed(certificate: Certificate, variables: Mapping[str, str]) -> Certificate:
-    """Return the certificate with the container that it is made in, and the host's command; as it is outside of one."""
+    """Return the certificate with the container that it is made in, and the host's command; as it is outside of one.
+
+    Raises:
+        SplatfixError: ``not-a-container`` (exit code 2) where the variable holds something else.
+    """
     if not (description := variables.get(VARIABLE)):
         return certificate
     try:

@@ -4,13 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.model import (
-    Comparison,
-    KernelCheck,
-    Outcome,
-    SceneComparison,
-    SceneRun,
-)
+from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneComparison, SceneRun
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context

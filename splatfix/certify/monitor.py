@@ -110,7 +110,11 @@ def target_of(
     system: System | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Target:
-    """Return the process of an ID, or start a command; ``quiet`` sends its standard output to standard error."""
+    """Return the process of an ID, or start a command; ``quiet`` sends its standard output to standard error.
+
+    Raises:
+        SplatfixError: ``options-after-number``, ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch`` (3).
+    """
     if arguments[0].isdigit():
         if len(arguments) > 1:
             options, pid = arguments[1:], arguments[0]

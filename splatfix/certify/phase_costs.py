@@ -46,9 +46,6 @@ def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
         "checkout": str(Path.cwd()),
         "cpu": False,
         "extensions": sorted(modules),
-        "placeholders": (),
-        "needed": (),
-        "written": (),
     }
     search_path = os.pathsep.join(filter(None, [str(staged), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": search_path, **configure(out, settings)}

@@ -11,7 +11,7 @@ from splatfix.checks.extension.packages import variant_names
 from splatfix.context import make_context
 from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
 from splatfix.core.errors import Rejected, SplatfixError
-from splatfix.core.step import Step, run
+from splatfix.core.step import run
 from splatfix.model import Facts
 
 AUTO = "auto"
@@ -33,19 +33,14 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
     missing = lacking(facts, needs)
     if not missing:
         return None
+    choose, another = ("splatfix", "certify", "--python", "FOLDER"), "the environment of your splatting stack"
+    todo = (pip(facts, "install", *missing), run(*choose, text=f"Or choose {another}"))
     # splatfix's own environment is seldom the one that is meant
     if python == sys.executable:
         install = pip(facts, "install", *missing, text="Or install them into splatfix's own environment")
-        todo = (_of_stack("Choose"), install)
-    else:
-        todo = (pip(facts, "install", *missing), _of_stack("Or choose"))
+        todo = (run(*choose, text=f"Choose {another}"), install)
     problem = f"This environment lacks {', '.join(missing)}."
     return Rejected.of("certify.prerequisites-missing", problem=problem, todo=todo)
-
-
-def _of_stack(verb: str) -> Step:
-    text = f"{verb} the environment of your splatting stack"
-    return run("splatfix", "certify", "--python", "FOLDER", text=text)
 
 
 def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
@@ -63,7 +58,11 @@ def gpu_obstacle(device: str, facts: Facts) -> Rejected | None:
 
 def renderer_for(renderer: str, device: str, facts: Facts) -> str:
     """Return the renderer as asked; ``auto`` is that of the rasterizer in the environment, Inria's before gsplat's, where it runs
-    on the device and the trainer can call it, else splatfix's own. On a CPU only splatfix's drop-ins run."""
+    on the device and the trainer can call it, else splatfix's own. On a CPU only splatfix's drop-ins run.
+
+    Raises:
+        SplatfixError: ``renderer-needs-gpu`` (exit code 2) for one with CUDA kernels only, on a CPU.
+    """
     runs_here = list(_DROPIN_OF)
     if device == "cpu":
         installed = facts.environment.distributions.value or ()

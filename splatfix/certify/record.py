@@ -1,7 +1,6 @@
 """What a trainer recorded of one run, typed: the smoke trainer's ``result.json``, or what was observed of a stack's own.
 
-It is decoded once, and every criterion and report reads it. A trainer may be broken, or its document a stranger's: what is
-missing, or of another type than it should be, is None (or empty) here, and the criterion that needs it says so.
+A trainer may be broken, or its document a stranger's: what is missing, or of another type, is None or empty here.
 """
 
 from __future__ import annotations

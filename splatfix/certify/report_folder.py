@@ -29,6 +29,9 @@ def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
     """Keep other certifications out of a report folder, whose report they would move away, and give notes.
 
     A folder that is made here is none of the repository that it may lie in: it has a ``.gitignore``.
+
+    Raises:
+        SplatfixError: ``report-folder-busy`` when another is at work there; ``cannot-write``.
     """
     there, ignored = out.exists(), out / ".gitignore"
     make_folder(out)
@@ -54,7 +57,12 @@ def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
 
 def make_room(out: Path, scenes: tuple[str, ...]) -> None:
     """Empty a report folder: an earlier report moves to ``previous``, with the folders of all its scenes. What a scene's folder
-    holds otherwise may be the user's data, and is refused."""
+    holds otherwise may be the user's data, and is refused.
+
+    Raises:
+        SplatfixError: ``cannot-write``; ``not-our-folder`` (exit code 2) where a scene's folder exists and holds
+            something else than an earlier report: it may be the user's data.
+    """
     make_folder(out)
     for scene in scenes:
         folder = out / scene

@@ -57,9 +57,8 @@ def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]
         outcome = _OUTCOMES[item.status]
         advice, measured = "", item.summary
         if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
-            advice = (
-                f"splatfix diagnose --explain {item.code} explains it, and splatfix diagnose names the fix."
-            )
+            explain = f"splatfix diagnose --explain {item.code}"
+            advice = f"{explain} explains it, and splatfix diagnose names the fix."
         elif item.status is Status.WARN:
             measured = f"warning: {item.summary}"
         criteria.append(Criterion(item.code, outcome, measured, check.title, advice=advice))

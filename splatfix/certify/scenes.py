@@ -1,6 +1,5 @@
 """The scenes of a certification: the samples that come with splatfix, suites of them, and those of a data folder."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
@@ -13,6 +12,7 @@ from msgspec.structs import asdict, replace
 from splatfix.certify.model import Skipped
 from splatfix.certify.smoke import list_scenes
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import sha256_of
 from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.core.step import value_options
 from splatfix.knowledge.published import public_scenes
@@ -72,6 +72,9 @@ def sample_suite(
     """Return the suite of that name, or ``only`` one scene of it; with another length or resolution its PSNR floors do not apply.
 
     Without a name it is quick; for a scene that quick does not have, standard.
+
+    Raises:
+        SplatfixError: ``unknown-suite`` or ``unknown-scene`` (exit code 2).
     """
     if name is None:
         name = "standard" if only is not None and only not in SUITES["quick"].scenes else "quick"
@@ -98,6 +101,9 @@ def data_suite(
     """Return all scenes at or below ``root`` as a suite; with ``every_public`` the public ones that are missing are ``skipped``.
 
     On a GPU each scene has its usual resolution; on a CPU runs are shorter and smaller. Explicit values win.
+
+    Raises:
+        SplatfixError: no such folder (exit code 2), no scene in it (3), an environment that cannot run the trainer (3).
     """
     folder = root.absolute()
     document = list_scenes(folder, python)
@@ -145,7 +151,11 @@ def samples_folder() -> Path:
 
 
 def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
-    """Return the samples of those names, all without one."""
+    """Return the samples of those names, all without one.
+
+    Raises:
+        SplatfixError: ``unknown-scene`` (exit code 2).
+    """
     index = json.loads((samples_folder() / "samples.json").read_text(encoding="utf-8"))
     known = {row["name"]: SampleScene(**{**row, "size": tuple(row["size"])}) for row in index["scenes"]}
     chosen = tuple(names) or tuple(known)
@@ -156,7 +166,11 @@ def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
 
 
 def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ...]:
-    """Return the files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word."""
+    """Return the files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word.
+
+    Raises:
+        SplatfixError: ``scene-not-found`` (exit code 3) where that folder does not exist.
+    """
     folder = (root or samples_folder()) / sample.name
     if not folder.is_dir():
         raise SplatfixError.of(
@@ -167,13 +181,17 @@ def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ..
         path = folder / name
         if not path.is_file():
             problems.append(f"{name} is missing")
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        elif sha256_of(path) != digest:
             problems.append(f"{name} has changed")
     return tuple(problems)
 
 
 def export_sample(sample: SampleScene, out: Path) -> Path:
-    """Copy a sample scene to ``out/NAME`` and return that folder."""
+    """Copy a sample scene to ``out/NAME`` and return that folder.
+
+    Raises:
+        SplatfixError: ``cannot-write`` (exit code 3).
+    """
     folder = out / sample.name
     try:
         for name in sample.files:

@@ -77,7 +77,11 @@ class SmokeSubject(Struct, frozen=True):
 
 
 def smoke_subject(request: CertifyRequest, python: str, facts: Facts) -> SmokeSubject:
-    """Return the suite, device and baseline that a request means on this machine."""
+    """Return the suite, device and baseline that a request means on this machine.
+
+    Raises:
+        SplatfixError: wrong options (exit code 2), an environment that cannot run the trainer (3).
+    """
     method = published_method(request)
     device = device_for(request.device, facts)
     request = replace(request, renderer=renderer_for(request.renderer, device, facts))
@@ -116,7 +120,11 @@ def _suite(request: CertifyRequest, method: Method | None, python: str, device: 
 
 
 def published_method(request: CertifyRequest) -> Method | None:
-    """Return the published figures that ``--baseline`` names; None where it names a file."""
+    """Return the published figures that ``--baseline`` names; None where it names a file.
+
+    Raises:
+        SplatfixError: ``unknown-baseline`` (exit code 2) for neither, ``baseline-needs-data`` for sample scenes.
+    """
     if request.baseline is None:
         return None
     method = methods().get(request.baseline)

@@ -7,5 +7,5 @@ from splatfix.model.option import NO_SOURCES, LaneSummary, OptionKind, Options, 
 from splatfix.model.steps import BuildWheel, EditSource, InstallWheel, ProvideToolkit
 from splatfix.plan.case import Case
 from splatfix.plan.checkout import has_stack_files
+from splatfix.plan.dropins import summarise
 from splatfix.plan.rank import Ranking, advised_options, best, rank, rank_request
-from splatfix.plan.summary import summarise

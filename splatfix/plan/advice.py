@@ -24,34 +24,42 @@ _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST",
 
 
 def advise(findings: Sequence[Finding], options: Options, case: Case) -> Advice:
-    """Advise the first option among those that cure most, and what to do about each failure that it does not cure.
-
-    What stops everything is the first step of every option, so it speaks for none of them: where nothing else has failed,
-    its repair is the fix, and what is installed is kept where it serves.
-    """
+    """Advise the first option among those that cure most, and what to do about each failure that it does not cure."""
     imported = imported_names(case.context)
 
+    # an extension that the checkout does not import comes last
     def is_apart(finding: Finding) -> bool:
-        """Tell whether it is about an extension that the checkout does not import: such come last."""
         return bool(imported) and finding.family == "extension" and _name_in(finding.subject) not in imported
 
     failed = sorted(most_urgent_first(findings), key=is_apart)
     best: Plan | None = None
     cured: list[Finding] = []
     most = 0
+    # what stops everything is the first step of every option, so it speaks for none of them: where nothing else has failed,
+    # its repair is the fix, and what is installed is kept where it serves
     for plan in options.available:
         of_plan = [finding for finding in failed if _cures(plan, finding, options, case)]
         counting = sum(check_named(finding.code).blocks is None for finding in of_plan)
         if counting > most or (of_plan and plan.kind is OptionKind.KEEP):
             best, cured, most = plan, of_plan, counting
-    refused, mended = _refusal(case), _mended(best, cured, findings, options, case)
+    mended = _mended(best, cured, findings, options, case)
     needed: dict[object, AlsoNeeded] = {}
-    advised: set[Step] = {step for item in refused for step in item.steps}
+    advised: dict[Step, None] = {}
+    # what install says of a checkout that has nothing to build, with what to do instead
+    refused = case.sources.refused
+    if refused:
+        for step in refused.todo:
+            if isinstance(step, PlainStep) and step.sources and step.command and step.command.blanks:
+                advised[case.context.install(*step.sources, text=step.text)] = None
+            elif step.kind != "diagnose":  # which is what the user is reading
+                advised[step] = None
+        text = f"{refused.what} {refused.meaning}".strip()
+        needed[""] = AlsoNeeded(refused.code, text, tuple(advised))
     # what the option itself begins with needs not be said again
     done = commands(best.steps) if best else ()
     for finding in failed:
         remedy = finding.remedy
-        said = remedy and (advised.issuperset(remedy) or remedy[0].command in done)
+        said = remedy and (advised.keys() >= {*remedy} or remedy[0].command in done)
         if finding in cured or finding.code in mended or said:
             continue
         text = finding.summary
@@ -60,8 +68,8 @@ def advise(findings: Sequence[Finding], options: Options, case: Case) -> Advice:
         # one remedy answers each failure that names it, once
         key = tuple(step.text for step in remedy if step.text) or finding.summary
         needed.setdefault(key, AlsoNeeded(finding.code, text, remedy))
-        advised.update(remedy)
-    return Advice(best, (*refused, *needed.values()), mended)
+        advised.update(dict.fromkeys(remedy))
+    return Advice(best, tuple(needed.values()), mended)
 
 
 def _name_in(subject: str) -> str:
@@ -116,20 +124,6 @@ def _followed_by_install(finding: Finding, case: Case) -> bool:
     return (runs_nothing and sets_no_other) or check_named(finding.code).done_by_install
 
 
-def _refusal(case: Case) -> tuple[AlsoNeeded, ...]:
-    """Say what ``splatfix install`` says of a checkout that has nothing to build, with what to do instead."""
-    refused = case.sources.refused
-    if refused is None:
-        return ()
-    steps: list[Step] = []
-    for step in refused.todo:
-        if isinstance(step, PlainStep) and step.sources and step.command and step.command.blanks:
-            steps.append(case.context.install(*step.sources, text=step.text))
-        elif step.kind != "diagnose":  # which is what the user is reading
-            steps.append(step)
-    return (AlsoNeeded(refused.code, f"{refused.what} {refused.meaning}".strip(), tuple(steps)),)
-
-
 _StepKind = TypeVar("_StepKind", bound=Step)
 
 
@@ -157,8 +151,15 @@ def _cures(plan: Plan, finding: Finding, options: Options, case: Case) -> bool:
         # a newer driver is judged by its own version, not by the checks of the one that it replaces
         if not is_driver:
             families.append("driver")
-        # gone once this torch is there, and no other failure begins; asked of the checks themselves
-        failing = _failing(_with_torch(case.context, install), families)
+        # gone once this torch is there, with no companion (torchvision) of another build, and no other failure begins
+        version, context = f"{install.version.replace('*', '0')}+{install.tag}", case.context
+        published, torch = build(version), Torch(version, None, None, "")
+        if published:
+            torch = as_torch(published)
+        others = tuple(item for item in context.distributions if item.name.lower() not in COMPANIONS)
+        failing = _failing(
+            context_to_be(context, torch=torch, torch_installed=True, distributions=others), families
+        )
         return finding.code not in failing and failing <= _failing(case.context, families)
     # the extensions that are meant and that the failure is about
     facts, about = case.context.facts, {_name_in(finding.subject)}
@@ -183,12 +184,3 @@ def _serves_as_it_is(options: Options) -> bool:
 def _failing(context: Context, families: Sequence[str]) -> set[str]:
     findings = run_checks(context, select(families))
     return {finding.code for finding in findings if finding.status is Status.FAIL}
-
-
-def _with_torch(context: Context, step: InstallTorch) -> Context:
-    """Return the machine as it would be with this torch, and no companion (torchvision) of another build."""
-    version = f"{step.version.replace('*', '0')}+{step.tag}"
-    published = build(version)
-    torch = as_torch(published) if published else Torch(version, None, None, "")
-    others = tuple(item for item in context.distributions if item.name.lower() not in COMPANIONS)
-    return context_to_be(context, torch=torch, torch_installed=True, distributions=others)

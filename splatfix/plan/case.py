@@ -20,7 +20,6 @@ from splatfix.core.step import Command, Step, say, target_options
 from splatfix.core.versions import release
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch, drivers
-from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.tables import parse_version
 from splatfix.model import Considered, Driver, EnvironmentFacts, Fact, FatbinGroup, Finding, Status
 from splatfix.model.option import NO_SOURCES, LaneSummary, Limit, OptionKind, Plan, Request, SourceSummary
@@ -37,11 +36,16 @@ from splatfix.model.steps import (
     VerifyWheel,
 )
 from splatfix.plan.dependencies import Dependencies
-from splatfix.plan.parts import NativePart, native_parts, other_variant
+from splatfix.plan.parts import NativePart, names_of, native_parts, other_variant
 
 UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 """What only a run verifies, and for native code only a run on the GPU."""
+_NO_CODE = "it shows no GPU code"
 _NOTHING_NATIVE = Limit(RungName.BUILT, "nothing native is built")
+_ONLY_INSTALLED = (
+    Limit(RungName.COMPUTES, "nothing is run; splatfix certify --level 2 does that"),
+    Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
+)
 
 
 class Compatibility(Struct, frozen=True):
@@ -134,6 +138,119 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         """The targets for a sentence."""
         return names_of_archs(self.context.archs)
 
+    def code_serves(self, code: Sequence[FatbinGroup], arch: Arch, unread: str = _NO_CODE) -> Compatibility:
+        """Judge whether every fatbin of a library has something for a GPU; ``unread`` is said of one without code."""
+        if not code:
+            return Compatibility(None, unread)
+        coverage = self.context.judge(code, arch)
+        return Compatibility(coverage.runs, coverage.reason)
+
+    def torch_obstacles(self) -> tuple[list[str], list[str]]:
+        """Tell what speaks against building for the targets beside the torch that is here, and what is not known about it."""
+        torch, environment = self.context.torch, self.context.environment
+        if torch is None:
+            obstacle = "the installed torch cannot be read"
+            if environment.torch_installed.value is False:
+                obstacle = "torch is not installed"
+            elif environment.interpreter.value is None:
+                error = environment.interpreter.error or "it is not known"
+                obstacle = f"the target Python cannot be used ({error}), so nothing is known of its torch"
+            return [obstacle], []
+        if torch.cuda is None:
+            return [f"torch {torch.version} is a {torch.built_for} build"], []
+        against: list[str] = []
+        unsure: list[str] = []
+        unread = f"what GPU code torch {torch.version} carries is not known"
+        for arch in self.context.archs:
+            verdict = self.code_serves(torch.code, arch, unread)
+            if verdict.ok is False:
+                against.append(f"torch {torch.version} itself has no code for {arch.sm}")
+            elif verdict.ok is None:
+                unsure.append(f"whether torch {torch.version} runs on {arch.sm}: {verdict.reason}")
+        driver = self.driver_objection(torch.cuda)
+        if driver.ok is False:
+            against.append(driver.reason)
+        elif driver.ok is None and self.here:
+            unsure.append(driver.reason)
+        return against, unsure
+
+    def driver_objection(self, cuda: str, *, anywhere: bool = False) -> Compatibility:
+        """Judge whether this machine's driver starts a CUDA runtime; ``anywhere``: also where no target is in this machine."""
+        if not self.here and not anywhere:
+            return Compatibility(None, "no target is in this machine, so its driver has no say")
+        numbers, version = release(cuda), self.context.driver_version
+        floor = drivers.runtime_floor((numbers[0], numbers[1]), self.context.platform or "linux")
+        if floor is None:
+            return Compatibility(None, f"the oldest driver for CUDA {cuda} is not in the tables")
+        oldest = drivers.driver_words(floor)
+        if not version:
+            text = f"no driver version is known here; CUDA {cuda} needs {oldest} or newer"
+            return Compatibility(None, text)
+        if parse_version(version) < floor:
+            text = f"driver {version} is too old for CUDA {cuda}, which needs {oldest} or newer"
+            return Compatibility(False, text)
+        return Compatibility(True, f"driver {version} starts CUDA {cuda} (needs {oldest})")
+
+    def make_option(
+        self, kind: OptionKind, steps: Sequence[Step], reasons: Sequence[Reason], unsure: Sequence[str] = ()
+    ) -> Plan:
+        """Build the plan for a machine, with what it can and cannot verify about it."""
+        proves, limits, on_the_cpu = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS], [], ""
+        if kind in (OptionKind.CONTAINER, OptionKind.DROPIN):
+            proves, limits = [RungName.RESOLVED, RungName.LOADS], [_NOTHING_NATIVE]
+            on_the_cpu = "; on the CPU it can be verified"
+        away = names_of_archs(self.away)
+        if self.context.targets and not self.here:
+            reason = f"no {away} GPU is in this machine{on_the_cpu}"
+            limits += [Limit(rung, reason) for rung in UPPER_RUNGS]
+        else:
+            proves += UPPER_RUNGS
+            if away:
+                limits += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
+        title = kind.title(first_build=self.nothing_installed, torch_is_there=self.context.torch is not None)
+        # what is kept works only after the repair, so its title must not promise that nothing is to be done
+        if kind is OptionKind.KEEP and self.repairs:
+            title = f"{counted(len(self.repairs), 'manual step')}, then {title}"
+        replaced: set[str] = set()
+        for step in steps:
+            if isinstance(step, MakeDropin):
+                replaced.update(self.subjects)
+            elif isinstance(step, BuildWheel):
+                replaced.update(step.subjects)
+        conflicts = [Reason(part.conflict) for part in self.parts if part.conflict and part.name in replaced]
+        return Plan(
+            kind,
+            title,
+            (*self.repairs, *steps),
+            tuple(proves),
+            tuple(limits),
+            (*reasons, *conflicts),
+            tuple(dict.fromkeys(unsure)),
+            targets=self.context.archs,
+        )
+
+    def splatfix(self, *arguments: str) -> Command:
+        """Build a command of splatfix for the target environment."""
+        return Command(("splatfix", *arguments, *python_option(self.context.facts)))
+
+    def confirm(self) -> Confirm:
+        """Build the last step: train where the GPU is, with what was built, else at least see that its code is there."""
+        if self.context.targets and not self.here:
+            checkout = self.context.checkout
+            options = target_options(self.context.archs)
+            if checkout:
+                options = ("--repo", checkout.folder, *options)
+            command = self.splatfix("diagnose", *options)
+            return Confirm(command=command, what=f"confirm the code for {self.names}")
+        # the smoke trainer is to call the rasterizer that was built
+        names = {canonicalize_name(name) for name in self.subjects}
+        renderer: tuple[str, ...] = ()
+        if "gsplat" in names:
+            renderer = ("--renderer", "gsplat")
+        elif "diff-gaussian-rasterization" in names:
+            renderer = ("--renderer", "inria")
+        return Confirm(command=self.splatfix("certify", "--device", "cuda", *renderer), what="test training")
+
 
 def context_to_be(
     context: Context,
@@ -142,13 +259,7 @@ def context_to_be(
     environment: EnvironmentFacts | None = None,
     **values: object,
 ) -> Context:
-    """Return the machine as it would be once a step was taken.
-
-    Args:
-        driver: the NVIDIA driver that it would have.
-        environment: facts of another environment in place of this one's.
-        values: of single facts of the environment, by their name in :class:`EnvironmentFacts`.
-    """
+    """Return the machine as it would be with this driver, another environment, or these values of the environment's facts."""
     facts, via = context.facts, "as it would be"
     machine = facts.machine
     if driver:
@@ -175,63 +286,6 @@ def names_of_archs(archs: Iterable[Arch]) -> str:
     return ", ".join(arch.sm for arch in archs)
 
 
-def code_serves(
-    case: Case, code: Sequence[FatbinGroup], arch: Arch, unread: str = "it shows no GPU code"
-) -> Compatibility:
-    """Judge whether every fatbin of a library has something for a GPU; ``unread`` is said of one without code."""
-    if not code:
-        return Compatibility(None, unread)
-    coverage = case.context.judge(code, arch)
-    return Compatibility(coverage.runs, coverage.reason)
-
-
-def torch_obstacles(case: Case) -> tuple[list[str], list[str]]:
-    """Tell what speaks against building for the targets beside the torch that is here, and what is not known about it."""
-    torch, environment = case.context.torch, case.context.environment
-    against: list[str] = []
-    unsure: list[str] = []
-    if torch is None:
-        against = ["the installed torch cannot be read"]
-        if environment.torch_installed.value is False:
-            against = ["torch is not installed"]
-        elif environment.interpreter.value is None:
-            error = environment.interpreter.error or "it is not known"
-            against = [f"the target Python cannot be used ({error}), so nothing is known of its torch"]
-        return against, unsure
-    if torch.cuda is None:
-        return [f"torch {torch.version} is a {torch.built_for} build"], unsure
-    for arch in case.context.archs:
-        unread = f"what GPU code torch {torch.version} carries is not known"
-        verdict = code_serves(case, torch.code, arch, unread)
-        if verdict.ok is False:
-            against.append(f"torch {torch.version} itself has no code for {arch.sm}")
-        elif verdict.ok is None:
-            unsure.append(f"whether torch {torch.version} runs on {arch.sm}: {verdict.reason}")
-    driver = driver_objection(case, torch.cuda)
-    if driver.ok is False:
-        against.append(driver.reason)
-    elif driver.ok is None and case.here:
-        unsure.append(driver.reason)
-    return against, unsure
-
-
-def driver_objection(case: Case, cuda: str, *, anywhere: bool = False) -> Compatibility:
-    """Judge whether this machine's driver starts a CUDA runtime; ``anywhere``: also where no target is in this machine."""
-    if not case.here and not anywhere:
-        return Compatibility(None, "no target is in this machine, so its driver has no say")
-    numbers, version = release(cuda), case.context.driver_version
-    floor = drivers.runtime_floor((numbers[0], numbers[1]), case.context.platform or "linux")
-    if floor is None:
-        return Compatibility(None, f"the oldest driver for CUDA {cuda} is not in the tables")
-    oldest = driver_words(floor)
-    if not version:
-        return Compatibility(None, f"no driver version is known here; CUDA {cuda} needs {oldest} or newer")
-    if parse_version(version) < floor:
-        too_old = f"driver {version} is too old for CUDA {cuda}, which needs {oldest} or newer"
-        return Compatibility(False, too_old)
-    return Compatibility(True, f"driver {version} starts CUDA {cuda} (needs {oldest})")
-
-
 def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
     """List the failures among the findings: first those that stop everything else, in the order of their repair."""
     failed = (finding for finding in findings if finding.status is Status.FAIL)
@@ -243,75 +297,12 @@ def repair_of(finding: Finding) -> tuple[Step, ...]:
     return finding.remedy or (say(finding.summary),)
 
 
-def make_option(
-    case: Case, kind: OptionKind, steps: Sequence[Step], reasons: Sequence[Reason], unsure: Sequence[str] = ()
-) -> Plan:
-    """Build the plan for a machine, with what it can and cannot verify about it."""
-    proves, limits, on_the_cpu = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS], [], ""
-    if kind in (OptionKind.CONTAINER, OptionKind.DROPIN):
-        proves, limits = [RungName.RESOLVED, RungName.LOADS], [_NOTHING_NATIVE]
-        on_the_cpu = "; on the CPU it can be verified"
-    away = names_of_archs(case.away)
-    if case.context.targets and not case.here:
-        reason = f"no {away} GPU is in this machine{on_the_cpu}"
-        limits += [Limit(rung, reason) for rung in UPPER_RUNGS]
-    else:
-        proves += UPPER_RUNGS
-        if away:
-            limits += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
-    title = kind.title(first_build=case.nothing_installed, torch_is_there=case.context.torch is not None)
-    # what is kept works only after the repair, so its title must not promise that nothing is to be done
-    if kind is OptionKind.KEEP and case.repairs:
-        title = f"{counted(len(case.repairs), 'manual step')}, then {title}"
-    replaced: set[str] = set()
-    for step in steps:
-        if isinstance(step, MakeDropin):
-            replaced.update(case.subjects)
-        elif isinstance(step, BuildWheel):
-            replaced.update(step.subjects)
-    conflicts = [Reason(part.conflict) for part in case.parts if part.conflict and part.name in replaced]
-    return Plan(
-        kind,
-        title,
-        (*case.repairs, *steps),
-        tuple(proves),
-        tuple(limits),
-        (*reasons, *conflicts),
-        tuple(dict.fromkeys(unsure)),
-        targets=case.context.archs,
-    )
-
-
 def without_rungs(plan: Plan, rungs: Sequence[RungName], reason: str) -> Plan:
     """Return the same plan, which cannot prove these rungs."""
     limits = [limit for limit in plan.cannot_prove if limit.rung not in rungs]
     limits += [Limit(rung, reason) for rung in rungs]
     proves = tuple(rung for rung in plan.proves if rung not in rungs)
     return replace(plan, proves=proves, cannot_prove=tuple(limits))
-
-
-def splatfix(case: Case, *arguments: str) -> Command:
-    """Build a command of splatfix for the target environment."""
-    return Command(("splatfix", *arguments, *python_option(case.context.facts)))
-
-
-def confirm(case: Case) -> Confirm:
-    """Build the last step: train where the GPU is, with what was built, else at least see that its code is there."""
-    if case.context.targets and not case.here:
-        checkout = case.context.checkout
-        options = target_options(case.context.archs)
-        if checkout:
-            options = ("--repo", checkout.folder, *options)
-        command = splatfix(case, "diagnose", *options)
-        return Confirm(command=command, what=f"confirm the code for {case.names}")
-    # the smoke trainer is to call the rasterizer that was built
-    names = {canonicalize_name(name) for name in case.subjects}
-    renderer: tuple[str, ...] = ()
-    if "gsplat" in names:
-        renderer = ("--renderer", "gsplat")
-    elif "diff-gaussian-rasterization" in names:
-        renderer = ("--renderer", "inria")
-    return Confirm(command=splatfix(case, "certify", "--device", "cuda", *renderer), what="test training")
 
 
 def installation(
@@ -324,10 +315,7 @@ def installation(
 ) -> Plan:
     """Build the plan that ``install`` executes: everything is made and verified before the first thing is installed.
 
-    Args:
-        draft: kind, targets, and what was considered for it.
-        variants: by the name of a distribution, keys of the variants that it can be.
-        first: steps before the makers, after the dependencies.
+    The ``variants`` are keys of what a distribution can be, by its name; what comes ``first`` follows the dependencies.
     """
     python = case.context.interpreter
     there: dict[str, str] = {}
@@ -339,38 +327,30 @@ def installation(
     verifications: list[InstallStep] = []
     installs: list[InstallStep] = []
     for step in makers:
+        verification = VerifyWheel(subject=step.subject)
         # a drop-in's own kernels are compiled, and so shown, while it is made
-        targets: tuple[Arch, ...] = ()
         if not isinstance(step, MakeDropin):
-            targets = step.targets
+            verification = replace(verification, targets=step.targets)
+        verifications.append(verification)
         # the checkout is edited only once the wheel made with the same edits has been verified
         if isinstance(step, BuildWheel) and case.request.in_place and step.edits:
             installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
-        verifications.append(VerifyWheel(subject=step.subject, targets=targets))
         replaces = there.get(canonicalize_name(step.subject), "")
-        installs.append(InstallWheel(subject=step.subject, replaces=replaces))
-        installs.append(CheckImport(subject=step.subject))
-    proves: tuple[RungName, ...] = (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
-    limits: tuple[Limit, ...] = (
-        Limit(RungName.COMPUTES, "nothing is run; splatfix certify --level 2 does that"),
-        Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
-    )
+        installs += [InstallWheel(subject=step.subject, replaces=replaces), CheckImport(subject=step.subject)]
+    proves, limits = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS], list(_ONLY_INSTALLED)
     if draft.kind is OptionKind.DROPIN:
-        proves, limits = (RungName.RESOLVED, RungName.LOADS), (_NOTHING_NATIVE, *limits)
+        proves, limits = [RungName.RESOLVED, RungName.LOADS], [_NOTHING_NATIVE, *limits]
     # whose rasterizer is replaced by another stack's
-    keys_by_name = {canonicalize_name(name): keys for name, keys in variants.items()}
     conflicts: list[str] = []
     for package in case.context.packages:
-        names = (canonicalize_name(text) for text in (package.module, *package.distributions))
-        for name in dict.fromkeys(names):
-            _, sentence = other_variant(package, keys_by_name.get(name, ()))
-            if sentence:
-                conflicts.append(sentence)
+        for name, keys in variants.items():
+            if canonicalize_name(name) in names_of(package):
+                conflicts += filter(None, other_variant(package, keys)[1:])
     return replace(
         draft,
         steps=(*dependencies.steps, *first, *makers, *verifications, *installs),
-        proves=proves,
-        cannot_prove=limits,
+        proves=tuple(proves),
+        cannot_prove=tuple(limits),
         considered=tuple(dict.fromkeys(draft.considered)),
         notes=(*draft.notes, *conflicts, *dependencies.notes),
     )

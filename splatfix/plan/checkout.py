@@ -1,8 +1,5 @@
-"""Read the SOURCEs that a user named: each is a name, an address, a package, a checkout, many things, or nothing.
-
-What a SOURCE is decides what is read of it, so that reading and rejecting go together. The makers of options get what was
-read here, and read nothing themselves.
-"""
+"""Read the SOURCEs that a user named: each is a name, an address, a package, a checkout, many things, or nothing; and what it
+is decides what is read of it, so that reading and rejecting go together."""
 
 from __future__ import annotations
 
@@ -67,13 +64,8 @@ def read_sources(
     checkout: Checkout | None = None,
     request: Request = _NOTHING_ASKED,
 ) -> SourceSummary | Rejected:
-    """Read every extension source that these SOURCEs stand for, each once, in the order of their builds.
-
-    Args:
-        facts: of the machine; with them a rejected program (LichtFeld, OpenSplat, brush) says what it would find here.
-        checkout: as it was read already, if a SOURCE is one; that of the facts otherwise.
-        request: what the commands of a rejection go on with.
-    """
+    """Read every extension source that these SOURCEs stand for, each once, in the order of their builds; with facts of a machine
+    a rejected program (LichtFeld, OpenSplat, brush) says what it would find here."""
     if checkout is None and facts is not None:
         checkout = facts.checkout.value
     by_place: dict[str, Source] = {}
@@ -363,10 +355,7 @@ def _other_kind(folder: Path) -> Rejected | None:
 def incomplete(
     subject: str | Path, folder: Path, lacking: Sequence[str], request: Request = _NOTHING_ASKED
 ) -> Incomplete:
-    """Reject a folder that lacks these submodules or files, with what fills them: in the checkout around it, if any.
-
-    What goes on once they were fetched is the request; the folder alone where that names nothing.
-    """
+    """Reject a folder that lacks these submodules or files, with what fills them: in the checkout around it, if any."""
     root = disk.checkout_around(folder)
     paths = [Path(os.path.relpath(folder / path, root)).as_posix() for path in lacking]
     empty = [item for item in disk.read_submodules(root) if item.empty]

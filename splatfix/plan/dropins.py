@@ -1,5 +1,5 @@
 """Which drop-ins replace what is meant (a name, a source folder, a checkout, what is installed), and what must be built
-natively, each with the reason."""
+natively, each with the reason; and with that the summary of sources."""
 
 from __future__ import annotations
 
@@ -11,27 +11,32 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
+from splatfix.context import Context
+from splatfix.context.commands import pip
+from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import PlainStep, Step, run, say, target_options
 from splatfix.knowledge import dropins as tables
 from splatfix.knowledge.dropins import DROPINS, Dropin
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import stacks, variant, variants
-from splatfix.model import Checkout, Source
-from splatfix.model.option import Native, Replacement, Request
+from splatfix.model import Checkout, Distribution, Source
+from splatfix.model.option import Native, Replacement, Request, SourceSummary
+from splatfix.model.steps import InstallDependencies, Reason
 from splatfix.plan.case import Case, not_applicable
 from splatfix.plan.checkout import (
     Incomplete,
     NoFolder,
     NothingToBuild,
     checkout_to_replace,
+    expected_extensions,
     install_name,
     is_source,
     read_sources,
 )
 from splatfix.plan.faces import Usage, derive_face, usage_of
-from splatfix.plan.hosts import host_obstacle
 from splatfix.plan.parts import NativePart, native_parts, variants_of_face
+from splatfix.plan.wheel_build import waits_for_gpu
 
 _SHARED_NAME = "diff-gaussian-rasterization"
 _ASSUMED_DEPTH = "its depth map is taken for the sum of z alpha T: its CUDA source is not there"
@@ -41,12 +46,7 @@ _NOTHING_ASKED = Request(sources=(), backend="pure")
 def choose_dropins(
     sources: Iterable[str], checkout: Checkout | None = None, request: Request = _NOTHING_ASKED
 ) -> Replacement | Rejected:
-    """Choose the drop-ins for names, source folders or whole checkouts, each once, and name what they cannot replace.
-
-    Args:
-        checkout: as it was read already, if one of the sources is one.
-        request: what the commands of rejections go on with.
-    """
+    """Choose the drop-ins for names, source folders or whole checkouts, each once, and name what they cannot replace."""
     named = list(dict.fromkeys(sources))
     if named == ["."] and not is_source(Path.cwd()):
         return Rejected.of("plan.nothing-named-to-replace", known=tables.known_names())
@@ -291,9 +291,7 @@ def usable_dropins(case: Case) -> Replacement | Rejected:
         if checkout and not case.sources.variants:
             replacement = replacement_for(checkout)
         else:
-            replacement = _by_parts(
-                part for part in case.parts if canonicalize_name(part.name) not in installed
-            )
+            replacement = _by_parts(case.parts, installed)
     missing: list[Dropin] = []
     native = list(replacement.native)
     for dropin in replacement.dropins:
@@ -316,11 +314,13 @@ def usable_dropins(case: Case) -> Replacement | Rejected:
     return not_applicable("; ".join(obstacles))
 
 
-def _by_parts(parts: Iterable[NativePart]) -> Replacement:
+def _by_parts(parts: Iterable[NativePart], installed: set[str]) -> Replacement:
     """Choose what replaces extensions of which no more than the variant or the name is known."""
     chosen: list[Dropin] = []
     native: list[Native] = []
     for part in parts:
+        if canonicalize_name(part.name) in installed:
+            continue
         names = (canonicalize_name(part.name), *part.names)
         fitting = [dropin for dropin in DROPINS if (dropin.host or dropin.distribution) in names]
         reason = "it has no drop-in"
@@ -334,3 +334,101 @@ def _by_parts(parts: Iterable[NativePart]) -> Replacement:
         else:
             native.append(Native(part.name, reason))
     return Replacement(tuple(chosen), tuple(native))
+
+
+# The sources that were named
+
+
+def summarise(
+    sources: Sequence[str],
+    context: Context | None = None,
+    *,
+    named: tuple[str, ...] = (),
+    fetch: tuple[Step, ...] = (),
+) -> SourceSummary:
+    """Say what sources are, whether they can be built or not, and what stands in for them; ``named`` is what commands name as
+    SOURCE, ``fetch`` what ``--fetch-submodules`` fetches first."""
+    facts = checkout = None
+    if context:
+        facts, checkout = context.facts, context.checkout
+    replacement = choose_dropins(sources, checkout)
+    if isinstance(replacement, Rejected):
+        replacement = Replacement(native=(Native("", replacement.what.rstrip(".")),))
+    read = read_sources(sources, facts, request=Request(sources=tuple(sources)))
+    if isinstance(read, Incomplete):
+        # what completes the sources: the commands of git, the first with what is lacking; else what is lacking alone
+        first, *others = [step for step in read.todo if step.command and step.kind != "fetch"] or [say("")]
+        return SourceSummary(
+            named=named,
+            variants=expected_extensions(sources, checkout),
+            replacement=replacement,
+            prepare=fetch or (PlainStep(read.what, first.command), *others),
+            fetch=bool(fetch),
+        )
+    if isinstance(read, Rejected):
+        return SourceSummary(replacement=replacement, refused=read)
+    for source in read.built_from.values():
+        waits = context and waits_for_gpu(source, context)
+        if isinstance(waits, Rejected):
+            return SourceSummary(replacement=replacement, refused=waits)
+    return replace(read, named=named, replacement=replacement)
+
+
+# Hosts: the packages that stay, whose compiled module a drop-in replaces
+
+
+def host_obstacle(context: Context, dropin: Dropin) -> Rejected | None:
+    """Reject a drop-in beside a host that is not here, is of another release, lies elsewhere, or is compiled."""
+    if not dropin.host:
+        return None
+    host = served_host(context, dropin)
+    if isinstance(host, Rejected):
+        return host
+    name, python = f"{host.name} {host.version}", context.interpreter
+    if host.editable or (python and not host.location.startswith(python.prefix)):
+        todo, folder = other_releases(context, dropin)[:1], host.origin or host.location
+        return Rejected.of("plan.host-elsewhere", todo=todo, name=name, folder=folder)
+    if compiled := compiled_module(context, dropin):
+        check = run("splatfix", "diagnose", text="See whether it fits this torch and GPU")
+        remove = pip(context.facts, "uninstall", host.name, text="To use the drop-in in its place, first")
+        return Rejected.of("plan.host-compiled", todo=(check, remove), name=name, compiled=compiled)
+    return None
+
+
+def imports_of_hosts(
+    context: Context, dropins: Sequence[Dropin], *, installing: bool
+) -> tuple[InstallDependencies, ...] | Rejected:
+    """Return the step that brings what hosts import without asking pip for it, where it may; () where all of it is installed."""
+    reasons = {}
+    for dropin in dropins:
+        for name in imported_by_host(dropin, context.version_of(dropin.host)):
+            if not context.version_of(name):
+                reasons[name] = f"{dropin.host} imports {name}, which its wheel does not ask for"
+    if not reasons:
+        return ()
+    names = tuple(reasons)
+    if not installing:
+        install = pip(context.facts, "install", *names)
+        too = say("Or add --with-dependencies: then splatfix installs it too, in the same journal.")
+        why = "; ".join(reasons.values())
+        return Rejected.of("plan.host-import-missing", todo=(install, too), reasons=why)
+    texts = tuple(map(Reason, reasons.values()))
+    return (InstallDependencies(requirements=names, modules=names, reasons=texts),)
+
+
+def served_host(context: Context, dropin: Dropin) -> Distribution | Rejected:
+    """Return the installed host, where it is of a release that the drop-in was made for."""
+    host = context.distribution(dropin.host)
+    others = other_releases(context, dropin)
+    if host is None:
+        return Rejected.of("plan.host-not-installed", todo=others, host=dropin.host)
+    if release_served(dropin, host.version):
+        return host
+    again = (f"{host.name}=={host.version}", *target_options(context.goal.targets))
+    compile_it = run("splatfix", "install", *again, text="Or compile what is installed")
+    return Rejected.of(
+        "plan.host-release-not-served",
+        todo=(*others, compile_it),
+        name=f"{host.name} {host.version}",
+        made_for=" and ".join(dropin.host_releases),
+    )

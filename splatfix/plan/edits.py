@@ -32,11 +32,9 @@ def needed_cures(
 ) -> Cures | Rejected:
     """Return what the breakages in a source need here; rejected for something that no edit cures.
 
-    Args:
-        texts: of the files that an edit may change, by their paths relative to the source.
-        versions: of ``cuda``, ``torch``, ``gcc``, ``python``, what edits of Python code depend on, and the oldest ``arch``.
-        arch_missing: the numbers written in setup.py leave a target out, or running it would tell them.
-        gpu_missing: setup.py compiles its CUDA code only for a GPU in sight, none is, and no variable changes that.
+    The versions are of ``cuda``, ``torch``, ``gcc``, ``python``, what edits of Python code depend on, and the oldest ``arch``.
+    With ``arch_missing`` the numbers in setup.py leave a target out, or running it would tell them; with ``gpu_missing`` setup.py
+    compiles its CUDA code only for a GPU in sight, none is, and no variable changes that.
     """
     edits: list[PlannedEdit] = []
     by_variables: list[Breakage] = []

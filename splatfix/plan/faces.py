@@ -62,9 +62,7 @@ def usage_of(module: str, checkout: Checkout) -> Usage:
 
 def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotReadable:
     """Return the face by which a checkout calls a rasterizer, as its own source says it; where that is not there, its callers.
-
-    The user may say in which ``order`` results come back (``--face``); ``wrong-face`` is raised where it is another number.
-    """
+    The ``order`` of results is the user's (``--face``); ``wrong-face`` is raised where it is another number of them."""
     if usage.obstacle:
         return usage.obstacle
     source, known = usage.source or _source_by_calls(usage), usage.known
@@ -201,11 +199,7 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> li
 
 
 def order_of(text: str) -> tuple[str, ...]:
-    """Read ``color,radii,depth`` of ``--face``.
-
-    Raises:
-        SplatfixError: ``wrong-face`` (exit code 2) with what is wrong with it.
-    """
+    """Read ``color,radii,depth`` of ``--face``; ``wrong-face`` (exit code 2) is raised for a word without a meaning."""
     order = tuple(part.strip() for part in text.split(","))
     if unknown := [part for part in order if part not in tables.ROLES]:
         error = f"{', '.join(unknown)} has no meaning; known are {', '.join(tables.ROLES)}"

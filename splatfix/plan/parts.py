@@ -123,17 +123,9 @@ def _installed(
     key = ""
     if known:
         key = next(iter(variant_names(package)), "")
-    return NativePart(
-        next(iter(package.distributions), package.module),
-        key,
-        True,
-        dropin,
-        code,
-        error,
-        tuple(filter(None, dict.fromkeys(unfit))),
-        names=names_of(package),
-        conflict=conflict,
-    )
+    name, objections = next(iter(package.distributions), package.module), filter(None, dict.fromkeys(unfit))
+    part = NativePart(name, key, True, dropin, code, error, tuple(objections))
+    return replace(part, names=names_of(package), conflict=conflict)
 
 
 def files_of(package: SplatPackage, facts: Facts) -> list[Extension]:

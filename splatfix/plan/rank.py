@@ -31,16 +31,15 @@ from splatfix.plan.advice import advise
 from splatfix.plan.backends.container import container
 from splatfix.plan.backends.driver import driver
 from splatfix.plan.backends.dropins import make_dropins, nvrtc, pure
-from splatfix.plan.backends.keep import keep
+from splatfix.plan.backends.keep import keep, mend_plan, mended_by_name
 from splatfix.plan.backends.native import build_sources, native
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.case import Case, context_to_be, for_targets, names_of_archs, not_applicable
 from splatfix.plan.checkout import NoFolder, read_sources
 from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.parts import NativePart
-from splatfix.plan.requirements import NoCuda, usable_python
+from splatfix.plan.tools import NoCuda, usable_python
 
 # The backends, the least invasive first; what is kept comes before them, a driver after them.
 _BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
@@ -57,12 +56,10 @@ _BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
 
 
 def rank(case: Case) -> Options:
-    """Rank every option of a case, the least invasive first, and say why the others are rejected.
-
-    Changes nothing and looks at nothing but the case: recorded facts give the same answer anywhere.
-    """
+    """Rank every option of a case, the least invasive first, and say why the others are rejected; the case is all it looks at."""
     notes: tuple[str, ...] = ()
-    if problem := case.context.no_target:
+    problem = case.context.no_target
+    if problem:
         # no NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none
         reason = " ".join([problem.what, *(step.text for step in problem.todo)])
         kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
@@ -86,10 +83,7 @@ def rank(case: Case) -> Options:
 
 
 def advised_options(findings: Sequence[Finding], case: Case) -> Options:
-    """Rank the options, with the advice that answers the failures among these findings.
-
-    The advised option is the first: what would come before it is rejected, as it leaves the failures as they are.
-    """
+    """Rank the options, the one first that answers the failures among these findings; what came before it is rejected."""
     options = rank(case)
     advice = advise(findings, options, case)
     available, rejected = list(options.available), list(options.rejected)
@@ -177,10 +171,8 @@ class Ranking(Struct, frozen=True):
 
 
 def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
-    """Rank every option for the sources of a request; rejected where these are wrongly named.
-
-    Where none is ``named``, the current folder is the source, and only a CUDA extension there is meant.
-    """
+    """Rank every option for the sources of a request, wrongly named ones rejected; where none is ``named``, a CUDA extension in
+    the current folder alone is meant."""
     answer = best(case, shows_options=True)
     if isinstance(answer, Plan):
         if named or answer.targets:
@@ -212,11 +204,8 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
 
 
 def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
-    """Return the plan that ``install`` executes: the best among those that the request's backend and options allow.
-
-    Changes nothing; reads the sources of the request. Where all options are shown beside it, no rejection names the command
-    that shows them.
-    """
+    """Return the plan that ``install`` executes: the best among those that the request's backend and options allow. Where all
+    options are shown beside it, no rejection names the command that shows them."""
     request, facts = case.request, case.context.facts
     if case.no_wheel:
         plan: Plan | Rejected = case.no_wheel
@@ -225,7 +214,12 @@ def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
     elif request.backend in ("native", "wheels", "auto"):
         plan = _native(case)
     elif request.backend in WITHOUT_COMPILER:
-        plan = _replaced(case)
+        replacement = choose_dropins(request.sources, case.context.checkout, request)
+        if isinstance(replacement, Rejected):
+            return replacement
+        plan = make_dropins(case, replacement, request.backend)
+        if isinstance(plan, Rejected) and request.backend != "pure":
+            plan = _with_next_best(plan, case, replacement)
     else:
         choices = ("native", "wheels", *WITHOUT_COMPILER, "auto")
         plan = Rejected.of("plan.unknown-backend", backend=request.backend, choices=choices)
@@ -288,17 +282,6 @@ def _native(case: Case) -> Plan | Rejected:
         return answer
     note = f"{WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {answer.what}"
     return replace(plan, considered=(considered, *passed_over), notes=(note, *plan.notes))
-
-
-def _replaced(case: Case) -> Plan | Rejected:
-    """Return the plan by the backend of drop-ins that was named; its rejection names the best of the others."""
-    replacement = choose_dropins(case.request.sources, case.context.checkout, case.request)
-    if isinstance(replacement, Rejected):
-        return replacement
-    plan = make_dropins(case, replacement, case.request.backend)
-    if isinstance(plan, Rejected) and case.request.backend != "pure":
-        return _with_next_best(plan, case, replacement)
-    return plan
 
 
 def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tuple[Considered, ...]]:

@@ -1,31 +1,83 @@
-"""What compiles: a toolkit and a host compiler for one torch and its targets, from wherever they come."""
+"""What an installation needs: a Python and a torch that are usable, and for these a toolkit and a host compiler."""
+
+import sys
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix.context import Choice, Context, NoToolkit, UnknownArch
-from splatfix.context.commands import conda_toolkit
+from splatfix.checks.torch import torch_for
+from splatfix.context import Choice, Context, NotHere, NoToolkit, UnknownArch
+from splatfix.context.commands import conda_toolkit, installer_of, make_environment, pip, python_to_be
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import Rejected
 from splatfix.core.resources import toolkit_folder, user_cache
 from splatfix.core.step import Step, say
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.knowledge import toolkit_supports
 from splatfix.knowledge.cpp_extension import source_of_releases
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import cuda_of_torch, provision, recipe
-from splatfix.model import Considered, Toolkit, Torch
+from splatfix.model import Considered, Facts, Interpreter, Toolkit, Torch
 from splatfix.model.option import Request
 from splatfix.model.steps import ProvideToolkit, Reason
 from splatfix.plan.case import names_of_archs, not_applicable
-from splatfix.plan.requirements import usable_headers, usable_torch
 
 OWN_TOOLKIT = ("splatfix's own cache",)
 
 # The compiler's own parts are versioned apart from it, and the newest do not fit: nvvm 13.5 writes PTX that ptxas 13.0
 # refuses ("Unsupported .version 9.5; current version is '9.0'", seen with cuda-toolkit 13.0.2 on 2026-11-20).
 KEPT_IN_STEP = ("nvidia-nvvm", "nvidia-cuda-crt", "nvidia-nvjitlink")
+
+
+class NoCuda(NotHere, frozen=True, kw_only=True):
+    """The installed torch is no build for CUDA; the first step puts one in its place."""
+
+
+def usable_python(facts: Facts) -> Interpreter | Rejected:
+    """Return the target interpreter, where it can be installed into."""
+    interpreter = facts.environment.interpreter.value
+    if interpreter is None:
+        return Rejected.of("plan.interpreter-unusable", error=facts.environment.interpreter.error)
+    if interpreter.externally_managed:
+        again = say(f"Then run this again; elsewhere with --python {python_to_be(facts)}.")
+        todo = (make_environment(interpreter), again)
+        return Rejected.of("plan.externally-managed", todo=todo, executable=interpreter.executable)
+    if installer_of(facts) is None:
+        return Rejected.of("plan.no-pip", executable=interpreter.executable, own=sys.executable)
+    return interpreter
+
+
+def usable_headers(facts: Facts) -> NotHere | None:
+    """Reject a Python that is known to lack the headers against which extensions are compiled."""
+    interpreter = facts.environment.interpreter.value
+    if interpreter is None or interpreter.headers is not False:
+        return None
+    version = dotted(release(interpreter.version)[:2])
+    return NotHere.of("plan.no-python-headers", executable=interpreter.executable, version=version)
+
+
+def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:
+    """Return the target environment's torch; where CUDA is needed, another build is rejected as :class:`NoCuda`."""
+    facts, torch, python = context.facts, context.torch, context.interpreter
+    where = "the target Python"
+    if python:
+        where = python.executable
+    if facts.environment.torch_installed.value is False:
+        install = pip(facts, "install", "torch")  # the drop-ins run with any
+        if cuda:
+            install = torch_for(context, context.targets)[0]
+        return Rejected.of("plan.no-torch", todo=(install, say("Then run this again.")), where=where)
+    if torch is None:
+        reinstall = pip(facts, "install", "--force-reinstall", "--no-deps", "torch", text="Reinstall it")
+        error = facts.environment.torch.error
+        return Rejected.of("plan.torch-unreadable", todo=(reinstall,), where=where, error=error)
+    if torch.cuda or not cuda:
+        return torch
+    todo, build = torch_for(context, context.targets)[:1], "CPU-only"
+    if torch.hip:
+        build = "ROCm"
+    return NoCuda.of("plan.cpu-only-torch", todo=todo, version=torch.version, where=where, build=build)
 
 
 class Tools(Struct, frozen=True):
@@ -100,16 +152,14 @@ def _with_compiler(
     return Tools(torch, choice.value, usable, (*choice.rejected, *compilers.rejected), toolkit_steps)
 
 
-def tools_here(context: Context, torch: Torch) -> Tools | Rejected:
-    """Return toolkit and compiler of this machine for a torch."""
-    if torch == context.torch:
-        return _with_compiler(context, torch, context.toolkit)
-    return _with_compiler(context, torch, choose_toolkit(context.facts, torch, context.archs))
-
-
-def ptx_tools(context: Context, torch: Torch) -> Tools | Rejected:
-    """Return a toolkit here that makes PTX for the targets that it cannot name."""
-    return _with_compiler(context, torch, choose_ptx(context.facts, torch, context.archs))
+def tools_here(context: Context, torch: Torch, *, ptx: bool = False) -> Tools | Rejected:
+    """Return toolkit and compiler of this machine for a torch; with ``ptx`` for PTX, where the toolkit cannot name a target."""
+    choice = context.toolkit
+    if ptx:
+        choice = choose_ptx(context.facts, torch, context.archs)
+    elif torch != context.torch:
+        choice = choose_toolkit(context.facts, torch, context.archs)
+    return _with_compiler(context, torch, choice)
 
 
 def tools_from_wheels(context: Context, torch: Torch) -> Tools | Rejected:
@@ -137,10 +187,8 @@ def tools_by_hand(context: Context, torch: Torch) -> Tools | Rejected:
         if limits(cuda) is None or any(toolkit_supports(cuda, arch) is False for arch in context.archs):
             continue
         name = f"{major}.{cuda[1]}"
-        install = say(
-            f"install the CUDA {name} toolkit (not the driver that comes with it) from "
-            "https://developer.nvidia.com/cuda-toolkit-archive"
-        )
+        archive = "https://developer.nvidia.com/cuda-toolkit-archive"
+        install = say(f"install the CUDA {name} toolkit (not the driver that comes with it) from {archive}")
         if interpreter and interpreter.kind == "conda":
             text = f"install the CUDA {name} toolkit into the conda environment, without root"
             install = conda_toolkit(interpreter.prefix, name, text)

@@ -26,8 +26,7 @@ from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source, Toolkit
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
 from splatfix.plan.edits import Cures, edited, needed_cures
-from splatfix.plan.requirements import usable_headers, usable_torch
-from splatfix.plan.tools import OWN_TOOLKIT, Tools
+from splatfix.plan.tools import OWN_TOOLKIT, Tools, usable_headers, usable_torch
 
 # Settings of other builds. They would silently change this one: flags for nvcc may carry an architecture, a path for
 # Python another torch, and pip's own settings another destination.
@@ -332,11 +331,8 @@ def job_count(facts: Facts) -> Jobs:
 
 
 def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
-    """Share out among several builds the compilers that may run at once, as if all files took equally long.
-
-    By the number of files, never more than a build has, and at least one: those for whom none is left wait until an earlier
-    one has ended. One that compiles nothing takes none away.
-    """
+    """Share out among several builds the compilers that may run at once: by the number of files, never more than a build has, and
+    at least one (it waits until an earlier build has ended, where none is left)."""
     # files that are compiled one by one, as far as setup.py names them; 0 of what compiles nothing
     files = []
     for source in sources:

@@ -6,16 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich import progress as moving
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Column
 from rich.text import Text
 
@@ -91,18 +83,18 @@ def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], No
     yield show
 
 
-class _Bars(Progress):
+class _Bars(moving.Progress):
     """A bar for each thing that ran, and below them what is known of the last: that line may be long, and wraps."""
 
     def __init__(self, **options: Any) -> None:
         # set before rich's own __init__, which draws already
-        self._tasks_by_name: dict[str, TaskID] = {}
+        self._tasks_by_name: dict[str, moving.TaskID] = {}
         self._state = ""
         super().__init__(
-            TextColumn("{task.description:<12}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
+            moving.TextColumn("{task.description:<12}"),
+            moving.BarColumn(),
+            moving.TaskProgressColumn(),
+            moving.TimeElapsedColumn(),
             **options,
         )
 
@@ -153,11 +145,11 @@ def install_progress(
                 reminder.join()
         return
     doing = "{task.description}  [dim]{task.fields[doing]}[/]"
-    with Progress(
-        SpinnerColumn(),
+    with moving.Progress(
+        moving.SpinnerColumn(),
         # the time comes first: a narrow terminal cuts off the end of a line
-        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
-        TextColumn(doing, table_column=Column(no_wrap=True, ratio=1)),
+        moving.TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
+        moving.TextColumn(doing, table_column=Column(no_wrap=True, ratio=1)),
         console=console,
         transient=True,
         expand=True,
@@ -185,10 +177,10 @@ class _ConsoleProgress(InstallProgress):
 class _LiveProgress(_ConsoleProgress):
     """A moving line for each step under way."""
 
-    def __init__(self, console: Console, verbose: bool, rows: Progress) -> None:
+    def __init__(self, console: Console, verbose: bool, rows: moving.Progress) -> None:
         super().__init__(console, verbose)
         self._rows = rows
-        self._tasks: dict[tuple[str, str], TaskID] = {}
+        self._tasks: dict[tuple[str, str], moving.TaskID] = {}
 
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         label = escape(f"[{number}/{total}] {step.kind} {step.subject}")

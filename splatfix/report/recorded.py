@@ -12,8 +12,6 @@ from splatfix.core.step import Step
 from splatfix.model.option import Options
 from splatfix.report.results import number, resolution
 
-# The parts of a trainer that an extension may replace.
-_IMPLEMENTED = ("renderer", "ssim", "knn", "optimizer")
 SUCCESS = (Verdict.CERTIFIED, Verdict.REHEARSED)
 
 
@@ -89,7 +87,7 @@ def _parts_of_run(record: TrainingRecord) -> dict[str, str]:
         "seed": str(record.config.seed) if isinstance(record.config.seed, int) else "",
         "scenes": (record.scene_sha256 or "")[:16],
     }
-    for part in _IMPLEMENTED:
+    for part in ("renderer", "ssim", "knn", "optimizer"):  # what an extension may replace
         item = record.implementations.get(part, Implementation())
         parts[part] = " ".join(filter(None, (item.name, item.version, item.engine)))
         if item.sha256:
@@ -106,13 +104,7 @@ class Problem(Struct, frozen=True):
     """Of the criterion or the finding; the kernel's or level's name; ``interrupted``, ``unfinished``."""
     measured: str
     why: str = ""
-    """What it means in practice; "" where the certificate does not say."""
     advice: str = ""
-    """What to do about it; "" where the certificate does not say."""
-
-
-AGAIN = "run it again"
-"""What to do about a run that did not come to its end."""
 
 
 class Fix(Struct, frozen=True):
@@ -131,10 +123,9 @@ def problems_of(certificate: Certificate) -> Iterator[Problem]:
     for rung in certificate.proof:
         if rung.reached is False:
             yield Problem("level", rung.name.value, rung.shown_by)
-    if certificate.interrupted:
-        yield Problem("run", "interrupted", certificate.summary, advice=AGAIN)
-    if certificate.unfinished:
-        yield Problem("run", "unfinished", certificate.summary, advice=AGAIN)
+    for code in ("interrupted", "unfinished"):
+        if getattr(certificate, code):
+            yield Problem("run", code, certificate.summary, advice="run it again")
     yield from _judged(certificate, Outcome.UNDETERMINED)
 
 
@@ -145,8 +136,7 @@ def _judged(certificate: Certificate, outcome: Outcome) -> Iterator[Problem]:
             yield Problem("diagnosis", item.code, item.measured, item.why, item.advice)
     for kernel in certificate.kernels:
         if kernel.outcome is outcome:
-            detail = kernel.detail or "differs from its float64 reference"
-            yield Problem("kernel", kernel.name, detail)
+            yield Problem("kernel", kernel.name, kernel.detail or "differs from its float64 reference")
     for run in certificate.scenes:
         for item in first_causes(run.criteria):
             if item.outcome is outcome:
@@ -166,13 +156,10 @@ def fix_of(options: Options | None, first: Problem) -> Fix | None:
     return Fix(first.advice, ()) if first.advice else None
 
 
-_DIGITS = re.compile(r"(\d+)")
-
-
 def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts ``2.9`` before ``2.13``."""
     key = []
-    for piece in _DIGITS.split(name):
+    for piece in re.split(r"(\d+)", name):
         # 18 digits: int() refuses thousands of them, and no version has as many
         key.append((int(piece[:18]), "") if piece.isdecimal() else (-1, piece))
     return key

@@ -71,7 +71,6 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def headline(self) -> Badge:
-        """The verdict, by what the run level includes."""
         return headline(self.certificate.verdict, self.certificate.level, self.certificate.device)
 
     @property
@@ -82,7 +81,6 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def means(self) -> str:
-        """What the verdict means, in a sentence."""
         verdict, level = self.certificate.verdict, self.certificate.level
         if verdict is Verdict.CERTIFIED and level in MEANS_WITHOUT_TRAINING:
             return MEANS_WITHOUT_TRAINING[level]
@@ -106,17 +104,14 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def ended(self) -> bool:
-        """The run came to its end."""
         return not (self.certificate.interrupted or self.certificate.unfinished)
 
     @property
     def reservations(self) -> Sequence[str]:
-        """What a success does not cover."""
         return [f"{item.scene}: {item.reason}" for item in self.certificate.notes]
 
     @property
     def unreadable(self) -> Sequence[str]:
-        """Scenes that cannot be read, and why."""
         return [f"{item.scene}: {item.reason}" for item in self.certificate.unreadable]
 
     @property
@@ -156,7 +151,6 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def results(self) -> Table | None:
-        """The results by scene; None where no scene ran."""
         if not self.certificate.scenes:
             return None
         rows: list[Sequence[str | Badge]] = []
@@ -166,12 +160,10 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def legend(self) -> str:
-        """What the columns of the results mean."""
         return legend(self.certificate.scenes)
 
     @property
     def baseline(self) -> Baseline | None:
-        """Each scene beside the baseline's; None without one."""
         comparison = self.certificate.comparison
         return baseline_of(comparison) if comparison and comparison.scenes else None
 

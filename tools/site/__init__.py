@@ -33,7 +33,7 @@ from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
 from splatfix.model import Fact, Facts
 from splatfix.plan import rank
-from splatfix.plan.case import Case, driver_objection
+from splatfix.plan.case import Case
 from tools.machines import description
 from tools.machines.parts import simulate
 
@@ -139,7 +139,7 @@ def plain_pip(facts: Facts) -> tuple[str, str]:
     (arch,) = case.context.archs
     if build_runs_on(build, arch, "linux", facts.machine.machine) is False:
         return f"{name}, which has no code for {arch.sm}", build.source
-    objection = driver_objection(case, ".".join(map(str, build.cuda)))
+    objection = case.driver_objection(".".join(map(str, build.cuda)))
     source = source_of_floors(build.cuda, ())
     if objection.ok is False:
         return f"{name}: {objection.reason}", source

@@ -48,7 +48,6 @@ def land(torch: Any, memory: Callable[[], int]) -> None:
     _devices(torch)
     _cuda(torch, memory)
     _half_precision(torch)
-    _types(torch)
 
     def load_here(load: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(f, "cpu" if map_location is None else here(map_location), *args, **kwargs)
@@ -128,7 +127,7 @@ def _mode(torch: Any) -> Any:
 
 
 def _devices(torch: Any) -> None:
-    """``with torch.device("cuda")`` and ``torch.set_default_device("cuda")``."""
+    """``with torch.device("cuda")``, ``torch.set_default_device("cuda")``, ``torch.cuda.FloatTensor`` and its like."""
     from torch.utils import _device
 
     def begin_here(begin: Any, context: Any, device: Any) -> None:
@@ -145,6 +144,10 @@ def _devices(torch: Any) -> None:
             return isinstance(value, generator)
 
     torch.Generator = Generator("Generator", (), {})
+    for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
+        if hasattr(torch, f"{name}Tensor"):
+            setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
+    _replace(torch, "set_default_tensor_type", lambda choose, kind: choose(_type_here(kind)))
 
 
 class _Event:
@@ -262,18 +265,10 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
 def _half_precision(torch: Any) -> None:
     """Autocast for ``cuda`` and scaling of gradients are off: the CPU has other half types, and float32 shows the calls."""
 
-    def autocast_off(
-        begin: Any,
-        this: Any,
-        device_type: str,
-        dtype: Any = None,
-        enabled: bool = True,
-        *rest: Any,
-        **options: Any,
-    ) -> None:
+    def autocast_off(begin: Any, this: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
         if here(device_type) != device_type:
-            device_type, dtype, enabled = "cpu", None, False
-        begin(this, device_type, dtype, enabled, *rest, **options)
+            device_type, args, kwargs = "cpu", (), {"enabled": False}
+        begin(this, device_type, *args, **kwargs)
 
     def scaling_off(begin: Any, scaler: Any, *args: Any, **kwargs: Any) -> None:
         begin(scaler, *args, **kwargs)
@@ -296,11 +291,3 @@ def _type_here(kind: Any) -> Any:
     if isinstance(kind, str):
         return kind.replace("torch.cuda.", "torch.")
     return kind
-
-
-def _types(torch: Any) -> None:
-    """``torch.cuda.FloatTensor`` and its like."""
-    for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
-        if hasattr(torch, f"{name}Tensor"):
-            setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
-    _replace(torch, "set_default_tensor_type", lambda choose, kind: choose(_type_here(kind)))

@@ -85,7 +85,8 @@ def stage_observer(folder: Path) -> None:
 def configure(out: Path, settings: Mapping[str, object]) -> dict[str, str]:
     """Write what the observer is to do, and return the variable that leads it there."""
     configuration = out.resolve() / "inside.json"
-    configuration.write_text(json.dumps(settings), encoding="utf-8")
+    complete = {"placeholders": (), "needed": (), "written": (), **settings}
+    configuration.write_text(json.dumps(complete), encoding="utf-8")
     return {"SPLATFIX_INSIDE": str(configuration)}
 
 
@@ -93,6 +94,9 @@ def copy_scene(scene: Path, destination: Path) -> Path:
     """Copy a scene for a trainer that may write into it, as Inria's does with ``points3D.ply``; images are linked where possible.
 
     Links are followed, for many have their photos elsewhere; not those to a folder around them, to a device or a pipe.
+
+    Raises:
+        SplatfixError: ``scene-not-copied`` (exit code 3).
     """
     entries, room = 0, _MOST_COPIED
 

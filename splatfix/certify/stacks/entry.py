@@ -16,7 +16,11 @@ _MOST_LISTED = 8
 
 
 def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> str:
-    """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options."""
+    """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options.
+
+    Raises:
+        SplatfixError: ``no-such-script``, ``which-script``, ``no-trainer`` (exit code 2).
+    """
     root = Path(checkout.folder)
     if request.script:
         if not (root / request.script).is_file():
@@ -34,14 +38,10 @@ def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> 
     own = next((item.source for item in checkout.sources if item.path == "."), checkout.package)
     if own is None:
         raise SplatfixError.of("certify.no-trainer", folder=str(request.checkout))
-    alone = SplatfixError.of("certify.extension-alone", folder=str(request.checkout), label=own.label)
-    if not has_reference(own.label):
-        raise alone
-    install = ("splatfix", "install", str(request.checkout), "--backend", "pure")
-    dropin = run(*install, text="Or take a drop-in in its place")
-    verify = run("splatfix", "certify", "--level", "2", text="Compare what is installed with references")
-    alone.todo += (dropin, verify)
-    raise alone
+    folder = request.checkout
+    if has_reference(own.label):
+        raise SplatfixError.of("certify.extension-with-reference", folder=folder, label=own.label)
+    raise SplatfixError.of("certify.extension-alone", folder=folder, label=own.label)
 
 
 def _start_with(

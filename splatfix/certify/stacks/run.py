@@ -66,7 +66,11 @@ class StackTrainer:
         """Where train.py's observer writes."""
 
     def prepare(self, progress: Tell) -> None:
-        """Copy the scene, and word the training."""
+        """Copy the scene, and word the training.
+
+        Raises:
+            SplatfixError: ``no-trainer`` or ``not-our-folder`` (exit code 2), ``no-length`` (3), ``cannot-write``.
+        """
         subject = self._subject
         options = read_arguments(subject.source, subject.script)
         if "iterations" not in options and not subject.request.train_arguments:
@@ -235,26 +239,21 @@ class StackTrainer:
         if not images and not clouds:
             return {}, {}
         tell(f"{self._scene}: comparing", {})
-        answers = self._answers({"images": images, "clouds": clouds})
-        quality = {name: answers[name] for name in images}
-        return quality, {int(iteration): answers[iteration] for iteration in clouds}
-
-    def _answers(self, questions: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """What compare_renders.py answers in the target environment, by the name of each question."""
         staged = stage(make_folder(self._folder / "compare"))
         script = staged / "compare_renders.py"
         shutil.copyfile(Path(__file__).with_name(script.name), script)
         request, answer = self._folder / "questions.json", self._folder / "answers.json"
-        write_json(request, questions)
+        write_json(request, {"images": images, "clouds": clouds})
         done = self._runner.run(
             [self._subject.python, str(script), str(request), str(answer)],
             timeout=_COMPARING_TIMEOUT,
             env=child_variables(staged),
         )
-        if not done.ok:
-            names = [name for group in questions.values() for name in group]
-            return {name: {"error": done.why()} for name in names}
-        return object_in(answer)
+        answers = {name: {"error": done.why()} for name in (*images, *clouds)}
+        if done.ok:
+            answers = object_in(answer)
+        quality = {name: answers[name] for name in images}
+        return quality, {int(iteration): answers[iteration] for iteration in clouds}
 
 
 def rendered_pair(model: Path, views: str, iteration: int) -> tuple[Path, Path] | None:

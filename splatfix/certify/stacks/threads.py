@@ -22,10 +22,6 @@ class Threads(Struct, frozen=True):
     count: int
     reason: str
 
-    def words(self) -> str:
-        """For a certificate."""
-        return f"{self.count} ({self.reason})"
-
 
 def threads_for(
     facts: Facts, variables: Mapping[str, str] = os.environ, load: float | None = None

@@ -7,7 +7,7 @@ from splatfix.core.versions import dotted
 from splatfix.knowledge.torch_releases import build, build_runs_on
 from splatfix.model.option import LaneSummary, OptionKind, Plan
 from splatfix.model.steps import Reason, RunLane
-from splatfix.plan.case import Case, driver_objection, make_option, not_applicable, without_rungs
+from splatfix.plan.case import Case, not_applicable, without_rungs
 
 
 def container(case: Case) -> Plan | Rejected:
@@ -30,7 +30,7 @@ def container(case: Case) -> Plan | Rejected:
             command = Command(("splatfix", "certify", "--container", lane.name))
             reason = "torch and everything else come from the image; only the driver is this machine's"
             step = RunLane(command=command, lane=lane.name, torch=lane.torch)
-            option = make_option(case, OptionKind.CONTAINER, (step,), (Reason(reason),), unsure)
+            option = case.make_option(OptionKind.CONTAINER, (step,), (Reason(reason),), unsure)
             return without_rungs(option, [RungName.REPRODUCES], "the environment itself is not changed")
         against.append(f"lane {lane.name}: {objection}")
     return not_applicable("; ".join(against) or "no lane with a GPU is defined")
@@ -50,7 +50,7 @@ def _objection(case: Case, lane: LaneSummary) -> tuple[str, list[str]]:
             return f"{lane.torch} has no code for {arch.sm}", []
         if runs is None:
             unsure.append(f"whether {lane.torch} runs on {arch.sm}")
-    driver = driver_objection(case, dotted(release.cuda))
+    driver = case.driver_objection(dotted(release.cuda))
     if driver.ok is False:
         return driver.reason, unsure
     if driver.ok is None:

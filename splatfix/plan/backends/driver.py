@@ -9,20 +9,15 @@ from splatfix.core.step import say
 from splatfix.core.versions import dotted
 from splatfix.facts import EntryKind
 from splatfix.knowledge import drivers
-from splatfix.knowledge.drivers import driver_words
 from splatfix.model import Driver
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import Reason
 from splatfix.plan.backends.torch import torch_of_newer_driver
-from splatfix.plan.case import Case, context_to_be, make_option, not_applicable
+from splatfix.plan.case import Case, context_to_be, not_applicable
 
 
 def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: bool) -> Plan | Rejected:
-    """Upgrade the driver; then what is possible with it, by the first plan for native code of another case.
-
-    Args:
-        opened: some plan for native code is possible under the driver that is here.
-    """
+    """Upgrade the driver, then do what it makes possible; ``opened`` says that the one here leaves some native plan."""
     if not case.here:
         return not_applicable("no target GPU is in this machine, so its driver does not matter")
     if case.repairs:
@@ -40,15 +35,14 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
     which = "the NVIDIA driver"
     if case.context.machine.wsl:
         which = "the Windows driver (WSL2 uses it)"
-    upgrade = say(f"upgrade {which} to {driver_words(version)} or newer, then reboot")
+    upgrade = say(f"upgrade {which} to {drivers.driver_words(version)} or newer, then reboot")
     level = drivers.cuda_level_at_least(version)
-    newer = Driver(driver_words(version), dotted(level or ()) or None)
+    newer = Driver(drivers.driver_words(version), dotted(level or ()) or None)
     following = first_native(replace(case, context=context_to_be(case.context, driver=newer)))
     if following is None:
-        return make_option(case, OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
+        return case.make_option(OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
     reasons = (Reason(f"{why}; then: {following.title}", source), *following.reasons)
-    steps = (upgrade, *following.steps)
-    plan = make_option(case, OptionKind.DRIVER, steps, reasons, following.unsure)
+    plan = case.make_option(OptionKind.DRIVER, (upgrade, *following.steps), reasons, following.unsure)
     return replace(plan, proves=following.proves, cannot_prove=following.cannot_prove)
 
 
@@ -59,12 +53,12 @@ def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | Non
         floor = drivers.gpu_driver_floor(target.arch)
         if target.here and floor:
             source = drivers.source_of_floors(None, [target.arch])
-            needs.append((floor, f"{target.arch.sm} needs driver {driver_words(floor)}", source))
+            needs.append((floor, f"{target.arch.sm} needs driver {drivers.driver_words(floor)}", source))
     if cuda := case.context.torch_cuda:
         floor = drivers.runtime_floor(cuda, case.context.platform or "linux")
         if floor:
             source = drivers.source_of_floors(cuda, ())
-            text = f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}"
+            text = f"torch's CUDA {dotted(cuda)} needs driver {drivers.driver_words(floor)}"
             needs.append((floor, text, source))
     # extensions whose only hope on a target is PTX newer than the driver compiles (error 222)
     for part in case.parts:
@@ -89,4 +83,4 @@ def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | Non
     build, floor = later
     torch = f"torch {build.torch} {build.tag}, which serves {case.names}"
     source = drivers.source_of_floors(build.cuda, case.context.archs)
-    return floor, f"{torch}, needs driver {driver_words(floor)}", source
+    return floor, f"{torch}, needs driver {drivers.driver_words(floor)}", source

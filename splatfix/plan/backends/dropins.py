@@ -22,21 +22,10 @@ from splatfix.model import Considered
 from splatfix.model.option import OptionKind, Plan, Replacement
 from splatfix.model.steps import Confirm, InstallTorch, MakeDropin, Reason
 from splatfix.plan.backends.torch import other_builds, rank_of
-from splatfix.plan.case import (
-    UPPER_RUNGS,
-    Case,
-    installation,
-    make_option,
-    names_of_archs,
-    not_applicable,
-    splatfix,
-    torch_obstacles,
-    without_rungs,
-)
+from splatfix.plan.case import UPPER_RUNGS, Case, installation, names_of_archs, not_applicable, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
-from splatfix.plan.dropins import usable_dropins
-from splatfix.plan.hosts import host_obstacle, imports_of_hosts
-from splatfix.plan.requirements import NoCuda, usable_python, usable_torch
+from splatfix.plan.dropins import host_obstacle, imports_of_hosts, usable_dropins
+from splatfix.plan.tools import NoCuda, usable_python, usable_torch
 
 _CAVEAT_ON_GPU = "On one GPU so far, an H200, they agree with float64; for others they were emulated on a CPU"
 _KINDS = {"pure": OptionKind.DROPIN, "nvrtc": OptionKind.NVRTC}
@@ -49,7 +38,7 @@ def pure(case: Case) -> Plan | Rejected:
     replacement = usable_dropins(case)
     if isinstance(replacement, Rejected):
         return replacement
-    against, unsure = torch_obstacles(case)
+    against, unsure = case.torch_obstacles()
     context, facts, torch = case.context, case.context.facts, case.context.torch
     first: tuple[InstallTorch, ...] = ()
     if torch is None:
@@ -106,11 +95,13 @@ def _option(
 ) -> Plan:
     """Build the plan that installs the drop-ins by a command after what comes ``first``, compares their numbers, and trains with
     their rasterizer: on the CPU where an ``obstacle`` stands before the GPU."""
-    reasons = [(f"{item.module} must be built natively", item.reason) for item in replacement.native]
-    reasons += [(text, "") for text in why]
+    reasons: list[str] = []
+    for item in replacement.native:
+        reasons.append(": ".join(filter(None, (f"{item.module} must be built natively", item.reason))))
+    reasons += why
     if not replacement.dropins and not replacement.native:
         unknown = "whether there is a drop-in depends on the rasterizer that your trainer calls"
-        reasons.append((unknown, "name the checkout"))
+        reasons.append(f"{unknown}: name the checkout")
     # the user's own sources, else the drop-ins, else a placeholder
     words = ["install", *(case.sources.named or replacement.names or ("CHECKOUT",)), "--backend", backend]
     certify, on_cpu = ["certify", "--renderer", replacement.renderer], bool(obstacle)
@@ -121,13 +112,12 @@ def _option(
         certify += ["--device", "cpu"]
     steps = [
         *first,
-        MakeDropin(command=splatfix(case, *words), subjects=replacement.names, backend=backend),
-        Confirm(command=splatfix(case, "certify", "--level", "2"), what="check accuracy"),
+        MakeDropin(command=case.splatfix(*words), subjects=replacement.names, backend=backend),
+        Confirm(command=case.splatfix("certify", "--level", "2"), what="check accuracy"),
     ]
     if replacement.renderer:
-        steps.append(Confirm(command=splatfix(case, *certify), what="test training"))
-    told = [Reason(": ".join(filter(None, texts))) for texts in reasons]
-    plan = make_option(case, _KINDS[backend], steps, told, unsure)
+        steps.append(Confirm(command=case.splatfix(*certify), what="test training"))
+    plan = case.make_option(_KINDS[backend], steps, [*map(Reason, reasons)], unsure)
     if obstacle:
         plan = without_rungs(plan, UPPER_RUNGS, obstacle)
     # a training needs a rasterizer
@@ -165,11 +155,12 @@ def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | R
     dependencies = plan_dependencies(request, facts, ())
     if isinstance(dependencies, Rejected):
         return dependencies
-    passed_over = [
-        (f"a drop-in for {item.module}", item.reason or "none was made") for item in replacement.native
-    ]
-    asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
-    passed_over += [(f"native build of {name}", asked_for) for name in replacement.names]
+    considered: list[Considered] = []
+    for item in replacement.native:
+        considered.append(Considered(f"a drop-in for {item.module}", item.reason or "none was made"))
+    for name in replacement.names:
+        asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
+        considered.append(Considered(f"native build of {name}", asked_for))
     makers = []
     for dropin in replacement.dropins:
         reason = "on a GPU; for tensors on a CPU, and in double precision, plain PyTorch runs"
@@ -190,8 +181,7 @@ def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | R
     variants = {dropin.distribution: dropin.serves for dropin in replacement.dropins}
     dependencies = replace(dependencies, steps=(*imports, *dependencies.steps))
     kind = _KINDS[backend]
-    considered = tuple(Considered(*texts) for texts in passed_over)
-    draft = Plan(kind, kind.title(), considered=considered, notes=tuple(notes), targets=targets)
+    draft = Plan(kind, kind.title(), considered=tuple(considered), notes=tuple(notes), targets=targets)
     return installation(case, draft, makers, variants, dependencies)
 
 
@@ -224,7 +214,7 @@ def _unsure_of_nvrtc(case: Case) -> list[str] | Rejected:
             newer.append(arch.sm)
     if dropped:
         return Rejected.of("plan.target-too-old", cuda=torch.cuda, targets=names_of_archs(dropped))
-    against, unsure = torch_obstacles(case)
+    against, unsure = case.torch_obstacles()
     if against:
         return Rejected.of("plan.torch-does-not-serve", obstacles="; ".join(against))
     if not from_wheels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from splatfix.context import Context
 from splatfix.context.commands import sources_of
@@ -14,33 +15,22 @@ from splatfix.model import Considered, Torch
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason
 from splatfix.plan.backends.wheels import why_prebuilt
-from splatfix.plan.case import (
-    Case,
-    code_serves,
-    confirm,
-    installation,
-    make_option,
-    names_of_archs,
-    not_applicable,
-    splatfix,
-    torch_obstacles,
-)
+from splatfix.plan.case import Case, installation, names_of_archs, not_applicable
 from splatfix.plan.dependencies import plan_dependencies
-from splatfix.plan.requirements import usable_python
 from splatfix.plan.tools import (
     Tools,
-    ptx_tools,
     tools_by_hand,
     tools_for_request,
     tools_from_wheels,
     tools_here,
+    usable_python,
 )
 from splatfix.plan.wheel_build import Jobs, compiled_later, cuda_build, job_count, plain_build, share_jobs
 
 # Where the tools of each kind of build come from, and the option of ``splatfix install`` that asks for it.
 _TOOLS: dict[OptionKind, tuple[Callable[[Context, Torch], Tools | Rejected], tuple[str, ...]]] = {
     OptionKind.REBUILD: (tools_here, ()),
-    OptionKind.REBUILD_PTX: (ptx_tools, ("--ptx",)),
+    OptionKind.REBUILD_PTX: (partial(tools_here, ptx=True), ("--ptx",)),
     OptionKind.PROVIDE_TOOLKIT: (tools_from_wheels, ("--provide-toolkit",)),
     OptionKind.INSTALL_TOOLKIT: (tools_by_hand, ()),
 }
@@ -48,7 +38,7 @@ _TOOLS: dict[OptionKind, tuple[Callable[[Context, Torch], Tools | Rejected], tup
 
 def native(case: Case, kind: OptionKind) -> Plan | Rejected:
     """Compile with the tools of that kind; a missing host compiler is the user's to install first."""
-    against, unsure = torch_obstacles(case)
+    against, unsure = case.torch_obstacles()
     if case.kept and len(case.kept) == len(case.parts):
         against.append(f"{', '.join(case.kept)} must not change (--keep)")
     torch = case.context.torch
@@ -62,8 +52,9 @@ def native(case: Case, kind: OptionKind) -> Plan | Rejected:
             return not_applicable("not needed: a toolkit that fits is here")
         toolkits = case.context.machine.toolkits
         if toolkits.value is None:
-            fits = "one that fits would make this unnecessary"
-            unsure.append(f"which toolkits are here ({toolkits.error}); {fits}")
+            unsure.append(
+                f"which toolkits are here ({toolkits.error}); one that fits would make this unnecessary"
+            )
     find_tools, options = _TOOLS[kind]
     tools = find_tools(case.context, torch)
     if isinstance(tools, Rejected):
@@ -84,7 +75,7 @@ def native(case: Case, kind: OptionKind) -> Plan | Rejected:
         )
         reasons = (Reason(why_ptx), *reasons)
         unsure += filter(None, [tools.chosen.unsure])
-    return make_option(case, kind, build_steps(case, tools, *options), reasons, unsure)
+    return case.make_option(kind, build_steps(case, tools, *options), reasons, unsure)
 
 
 def build_steps(case: Case, tools: Tools, *options: str, everything: bool = False) -> tuple[Step, ...]:
@@ -96,7 +87,7 @@ def build_steps(case: Case, tools: Tools, *options: str, everything: bool = Fals
     lacking = []
     for part in ours:
         unusable = not part.installed or part.error or part.unfit
-        verdicts = (code_serves(case, part.code, arch).ok for arch in case.context.archs)
+        verdicts = (case.code_serves(part.code, arch).ok for arch in case.context.archs)
         if not everything and (unusable or (not part.anywhere and False in verdicts)):
             lacking.append(part)
     names = tuple(part.name for part in lacking or ours)
@@ -104,8 +95,8 @@ def build_steps(case: Case, tools: Tools, *options: str, everything: bool = Fals
     if case.sources.fetch:
         options = (*options, FETCH)
     targets = case.context.archs
-    command = splatfix(case, "install", *sources, *target_options(targets), *options)
-    last: tuple[Step, ...] = (confirm(case),)
+    command = case.splatfix("install", *sources, *target_options(targets), *options)
+    last: tuple[Step, ...] = (case.confirm(),)
     built_from = [case.sources.built_from.get(name) for name in names]
     if names and all(source and not source.needs_cuda for source in built_from):
         targets, last = (), ()

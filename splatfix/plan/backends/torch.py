@@ -11,7 +11,6 @@ from splatfix.core.errors import Rejected
 from splatfix.core.versions import dotted, release
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.cpp_extension import behaviour
-from splatfix.knowledge.drivers import Platform, driver_words
 from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.torch_releases import (
     COMPANIONS,
@@ -24,15 +23,7 @@ from splatfix.model import Torch
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import InstallTorch, Reason
 from splatfix.plan.backends.native import build_steps
-from splatfix.plan.case import (
-    Case,
-    driver_objection,
-    for_targets,
-    make_option,
-    names_of_archs,
-    not_applicable,
-    torch_obstacles,
-)
+from splatfix.plan.case import Case, for_targets, names_of_archs, not_applicable
 from splatfix.plan.tools import Tools, tools_for
 
 _CODE = {
@@ -54,7 +45,7 @@ def other_torch(case: Case) -> Plan | Rejected:
     if obstacle := why_torch_stays(case):
         return not_applicable(obstacle)
     tools, torch = None, case.context.torch
-    if torch and not torch_obstacles(case)[0]:
+    if torch and not case.torch_obstacles()[0]:
         tools = tools_for(case.context, torch)
     if torch and tools and tools.cost == 0:
         return not_applicable(
@@ -86,7 +77,7 @@ def _option(case: Case, offers: Sequence[Offer]) -> Plan:
     build = best.ranked.build
     version, step = install_command(build, case.context.facts)
     carries = f"torch {version} {build.tag} carries {_CODE[best.ranked.runs]} for {case.names}"
-    driver = driver_objection(case, dotted(build.cuda))
+    driver = case.driver_objection(dotted(build.cuda))
     reasons = [Reason(carries, build.source)]
     why_driver = driver.reason
     if not driver.ok:
@@ -117,16 +108,16 @@ def _option(case: Case, offers: Sequence[Offer]) -> Plan:
     options = ["--provide-toolkit"] * best.tools.downloaded
     install = InstallTorch(command=step.command, version=version, tag=build.tag)
     steps = (install, *build_steps(case, best.tools, *options, everything=True))
-    return make_option(case, OptionKind.OTHER_TORCH, steps, reasons, unsure)
+    return case.make_option(OptionKind.OTHER_TORCH, steps, reasons, unsure)
 
 
-def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
+def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: drivers.Platform = "linux") -> str:
     """Return the oldest NVIDIA driver under which a build runs on these GPUs; "" where the tables do not say."""
     floors = [drivers.runtime_floor(build.cuda, platform), *map(drivers.gpu_driver_floor, archs)]
     known = [floor for floor in floors if floor]
     if not known:
         return ""
-    return driver_words(max(known))
+    return drivers.driver_words(max(known))
 
 
 def _why_no_build(case: Case) -> str:
@@ -141,7 +132,7 @@ def _why_no_build(case: Case) -> str:
         text += f" and glibc {dotted(context.glibc)}"
     if later := torch_of_newer_driver(case):
         build, floor = later
-        newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
+        newer = f"with {drivers.driver_words(floor)} torch {build.torch} {build.tag} would"
         return f"{text} under driver {context.driver_version}; {newer}"
     # where only this Python or this glibc stands in the way
     platform, machine = context.platform or "linux", context.machine.machine
@@ -164,7 +155,7 @@ def _one_at_a_time(case: Case) -> list[str]:
     for arch in case.context.archs:
         alone = replace(case, context=for_targets(case.context, (arch,)))
         offers = offers_for(alone)
-        if alone.context.torch and not torch_obstacles(alone)[0]:
+        if alone.context.torch and not alone.torch_obstacles()[0]:
             served.append(f"{arch.sm} by torch {alone.context.torch.version}, which is installed")
         elif offers:
             build = best_offer(alone, offers).ranked.build
@@ -179,15 +170,13 @@ def _lost_here(case: Case, build: TorchBuild) -> str:
     platform, machine = case.context.platform or "linux", case.context.machine.machine
     lost = [arch for arch in case.not_asked_for if build_runs_on(build, arch, platform, machine) is False]
     reason = f"torch {build.torch} {build.tag} has no code for it"
-    driver = driver_objection(case, dotted(build.cuda), anywhere=True)
+    driver = case.driver_objection(dotted(build.cuda), anywhere=True)
     if driver.ok is False:
         lost, reason = list(case.not_asked_for), driver.reason
     if not lost:
         return ""
-    return (
-        f"this machine's own {names_of_archs(lost)} is then not served by torch: {reason}; "
-        "an environment of its own for this build avoids that"
-    )
+    not_served = f"this machine's own {names_of_archs(lost)} is then not served by torch: {reason}"
+    return f"{not_served}; an environment of its own for this build avoids that"
 
 
 def why_torch_stays(case: Case) -> str:

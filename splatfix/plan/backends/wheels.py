@@ -8,12 +8,12 @@ from splatfix.core.errors import Rejected
 from splatfix.core.step import target_options
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import FetchWheel, Reason
-from splatfix.plan.case import Case, confirm, make_option, not_applicable, splatfix, torch_obstacles
+from splatfix.plan.case import Case, not_applicable
 
 
 def wheels(case: Case) -> Plan | Rejected:
     """Install the wheels that were found for the sources; they were looked for before, here nothing is."""
-    against, unsure = torch_obstacles(case)
+    against, unsure = case.torch_obstacles()
     prebuilt = case.prebuilt or {}
     lacking = [name for name in case.sources.variants if name not in prebuilt]
     if lacking or not prebuilt:
@@ -24,9 +24,9 @@ def wheels(case: Case) -> Plan | Rejected:
     for index in dict.fromkeys(step.origin for step in prebuilt.values()):
         options += ["--index", index]
     first, *others = prebuilt.values()
-    first = replace(first, command=splatfix(case, "install", *case.sources.named, *options))
+    first = replace(first, command=case.splatfix("install", *case.sources.named, *options))
     reasons = [Reason(why_prebuilt(step)) for step in prebuilt.values()]
-    return make_option(case, OptionKind.WHEEL, (first, *others, confirm(case)), reasons, unsure)
+    return case.make_option(OptionKind.WHEEL, (first, *others, case.confirm()), reasons, unsure)
 
 
 def why_prebuilt(step: FetchWheel) -> str:

@@ -41,13 +41,8 @@ def certificate_page(
     matrix: BinaryMatrix,
     sha256: str = "",
 ) -> str:
-    """A certificate as one HTML file: pictures, styles and script are in it.
-
-    Args:
-        folder: the report folder, which holds pictures, metrics and logs of the scenes.
-        options: where a diagnosis explains a failed certification: what to do about it.
-        sha256: of its certificate.json.
-    """
+    """A certificate as one HTML file, with the pictures, metrics and logs of the report folder, and the options of a diagnosis
+    where one explains a failed certification."""
     view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
     packages = [f"{item.name}=={item.version}" for item in distributions]
@@ -92,13 +87,7 @@ def certificate_page(
 def matrix_page(
     merged: Merged, unreadable: Sequence[tuple[str, str]], data: str, refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Merged certificates as one HTML file.
-
-    Args:
-        unreadable: path and reason of each file that could not be read.
-        data: the JSON document beside it, as a relative URL.
-        refused: container lanes without a certificate, and why.
-    """
+    """Merged certificates as one HTML file; ``data`` is the JSON document beside it, as a relative URL."""
     order = list(VERDICTS)
 
     def failed_first(entries: Sequence[Listed]) -> Sequence[Listed]:

@@ -13,10 +13,6 @@ from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.reading import read_bytes
 from splatfix.core.words import counted
 
-MOST_VIEWS = 4
-"""Of one scene."""
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-
 
 class View(Struct, frozen=True):
     """A picture that shows the rendering left and the ground truth right."""
@@ -42,14 +38,11 @@ class Views(Struct, frozen=True):
 
 
 def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_PICTURES) -> list[Views]:
-    """The views of each run: all first ones before any second, as long as there is room.
-
-    Where the trainer left a smaller copy of a picture (``thumbnails`` beside ``renders``), that is taken.
-    """
-    # every scene's first view before any scene's second: no scene goes without a picture for the sake of another
+    """The views of each run: all first ones before any second, as long as there is room, so that no scene goes without a
+    picture for the sake of another. A smaller copy of a picture (``thumbnails`` beside ``renders``) is taken instead."""
     views = [Views() for _ in runs]
     room = most
-    for number in range(MOST_VIEWS):
+    for number in range(4):
         for run, scene in zip(runs, views, strict=True):
             if number >= len(run.images):
                 continue
@@ -77,7 +70,7 @@ def _read(folder: Path, name: str, room: int) -> View | str:
     if len(content) > room:
         return "the pictures before it take the room that this file has for them"
     # A PNG begins with its signature and the chunk IHDR, whose first two numbers are width and height.
-    if content[:8] != _SIGNATURE or content[12:16] != b"IHDR" or len(content) < 33:
+    if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR" or len(content) < 33:
         return "it is no PNG"
     width, height = struct.unpack(">II", content[16:24])
     if width < 2 or width % 2 or not height:

@@ -1,8 +1,6 @@
 """``torch_scatter`` in plain PyTorch, for a rehearsal: reductions of rows by index, along one dimension.
 
-What it computes is documented by torch_scatter (``scatter(src, index, dim, out, dim_size, reduce)``); made with
-``Tensor.scatter_reduce``. Rows of the result that no index names are 0, also of maximum and minimum; the argument of these is
-then the size of ``src``, as there.
+Rows of the result that no index names are 0, also of maximum and minimum; the argument of these is then the size of ``src``.
 """
 
 from __future__ import annotations
