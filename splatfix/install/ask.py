@@ -166,7 +166,10 @@ def _groups(module: DeclaredModule) -> list[FatbinGroup]:
 def ask_plan(
     plan: Plan, facts: Facts, tell: Callable[[str], None]
 ) -> Iterator[tuple[Inquiry, Rejected | None]]:
-    """Ask the setup.py of every build of a plan in a scratch copy; nothing is compiled, and nothing else is changed."""
+    """Ask the setup.py of every build of a plan in a scratch copy; nothing is compiled, and nothing else is changed.
+
+    Raises ``no-scratch``, ``cannot-copy``, ``disk-full``, ``interpreter-unusable``.
+    """
     environment, context = open_environment(plan.python), make_context(facts)
     for step in plan.steps:
         if isinstance(step, BuildWheel):

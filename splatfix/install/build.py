@@ -65,7 +65,11 @@ class Builder(Struct):
     """Set by another thread, it ends the build."""
 
     def build(self) -> Built:
-        """Build the wheel, with our manifest in it; one whose compiler the system killed for memory with half as many jobs."""
+        """Build the wheel, with our manifest in it; one whose compiler the system killed for memory with half as many jobs.
+
+        Raises ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``, ``no-scratch``,
+        ``cannot-write``, and what :func:`contradiction` returns.
+        """
         step, context = self.step, make_context(self.facts)
         with scratch_folder(source=step.source) as scratch:
             self.tell("copying the source")

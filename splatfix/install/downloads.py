@@ -56,7 +56,10 @@ class Pip(Struct, frozen=True):
 
 
 def provide_toolkit(step: ProvideToolkit, pip: Pip, tell: Callable[[str], None]) -> tuple[Path, str]:
-    """Unpack the step's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels."""
+    """Unpack the step's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
+
+    Raises ``toolkit-not-provided`` with what pip or the probe said, ``cache-not-private``.
+    """
     folder = Path(step.folder)
     root = folder / Path(step.root).relative_to(folder)
     private_cache(folder.parent.name, folder.parent.parent)
@@ -105,7 +108,7 @@ def _digest(wheels: Mapping[str, str] | None) -> str:
 
 
 def fetch_wheel(step: FetchWheel, pip: Pip, folder: Path) -> Path:
-    """Fetch the wheel of one version, from the person's own indexes, or an address."""
+    """Fetch the wheel of one version, from the person's own indexes, or an address; raises ``wheel-not-fetched``."""
     folder.mkdir(parents=True, exist_ok=True)
     argv = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     if step.index:
@@ -155,6 +158,7 @@ def fetch_source(
     """Return the folder of the source that ``text`` (such as ``gsplat==1.5.3``) names; any other text as it is.
 
     It is unpacked into splatfix's own cache, once, by the pip of ``python``; no environment is touched, and nothing of it run.
+    Raises ``source-not-fetched`` with what pip or the archive said, ``cache-not-private``.
     """
     named = FETCHABLE.fullmatch(text.strip())
     if named is None:

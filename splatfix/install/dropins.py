@@ -54,7 +54,7 @@ def _source(name: str, **values: object) -> str:
 def make_dropin_wheel(
     dropin: Dropin, version: str, folder: Path, compiled: Mapping[str, bytes] | None = None
 ) -> Path:
-    """Write the wheel of a drop-in into ``folder``.
+    """Write the wheel of a drop-in into ``folder``; raises ``splatfix-incomplete`` where splatfix itself lacks a kernel.
 
     ``compiled`` is the code of its CUDA kernels by file name, which it then carries with their sources; None for pure PyTorch.
     """
@@ -134,7 +134,10 @@ def variants_of(dropin: Dropin, source: str) -> list[dict[str, object]]:
 def compile_cuda_kernels(
     dropin: Dropin, targets: Sequence[Arch], environment: Environment, log: Path
 ) -> tuple[dict[str, bytes], Rung]:
-    """Return the code of our own kernels by file name, and what was shown of it; what is not for its target is refused."""
+    """Return the code of our own kernels by file name, and what was shown of it.
+
+    Raises ``nvrtc-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
+    """
     jobs: list[list[object]] = []
     for name in (Path(name).name for name in dropin.cuda if name.endswith(".cu")):  # the others are headers
         jobs += [[name, options, arch.number] for options in variants_of(dropin, name) for arch in targets]

@@ -77,7 +77,8 @@ def execute(
 ) -> InstallOutcome:
     """Execute the plan. Afterwards the environment holds all of it, verified, or is as it was.
 
-    Left-overs of interrupted runs are undone first. Every step is in the journal before it is taken.
+    Left-overs of interrupted runs are undone first. Every step is in the journal before it is taken. Raised is what went
+    wrong; nothing of the plan is then left in the environment.
 
     Args:
         cache: where built wheels are looked up and kept; None builds everything afresh.

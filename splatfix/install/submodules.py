@@ -48,7 +48,8 @@ def fetch_submodules(
 ) -> tuple[FetchedSubmodule, ...]:
     """Fill the empty submodules of a checkout that something needs, and theirs; () when none is empty.
 
-    ``tell`` is called with what is fetched now, and how far it is. Where one cannot be had the checkout is as it was.
+    ``tell`` is called with what is fetched now, and how far it is. Raises ``no-git``, ``submodules-not-fetched``; the checkout
+    is then as it was.
     """
     needed = wanted_submodules(folder)
     if not needed:
@@ -179,7 +180,7 @@ def _failure(completed: Completed) -> str:
 
 
 def _target_folder(root: Path, path: str) -> Path:
-    """Return the folder of a submodule; another path than one below ``root``, without links, a stranger has written."""
+    """Return a submodule's folder; raises ``submodules-not-fetched`` unless it is below ``root``: a stranger has written it."""
     parts = PurePosixPath(path).parts
     target = root.joinpath(*parts)
     strange = any(part in ("..", ".git") or "\\" in part for part in parts)

@@ -27,7 +27,8 @@ Backups = Mapping[StepRecord, Backup]
 def revert(python: str, identity: str | None = None, *, dry_run: bool = False) -> RevertOutcome:
     """Undo the journal entry of that id, or the latest that is active; in a dry run only say what would be done.
 
-    It is refused when a newer entry touched the same distribution (``later-change``), or somebody else (``changed-since``).
+    Raises ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the same
+    distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``, ``environment-busy``.
     """
     with _opened(python, dry_run) as undoer:
         for item in undoer.recover():
@@ -57,7 +58,7 @@ def revert_all(
 ) -> tuple[RevertOutcome, ...]:
     """Undo every active entry, the newest first; ``each`` is called with every outcome as soon as it is there.
 
-    Where one is refused, the error's ``details`` list the entries ``reverted`` before it and those ``left``.
+    Raises as :func:`revert`; the error's ``details`` list the entries ``reverted`` before it and those ``left``.
     """
     done: list[RevertOutcome] = []
     with _opened(python, dry_run) as undoer:

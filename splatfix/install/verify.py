@@ -71,6 +71,7 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
     """Check everything about a wheel that can be checked without installing it, and return the rung ``built``.
 
     Every fatbin of every native member must serve these targets. With ``expects_gpu_code`` a wheel without any is wrong.
+    Raises ``wheel-does-not-fit``, ``no-gpu-code``, and as :func:`prove_natives`.
     """
     context = make_context(facts)
     if not any(tag_fits(tag, wheel_target(context)) for tag in wheel.tags):
@@ -94,7 +95,7 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
 
 
 def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -> None:
-    """Refuse to replace a distribution that is not in the plan: a setup.py may compute another name than expected."""
+    """Raise ``replaces-unplanned`` for a wheel that would replace what is not in the plan: a setup.py may compute its name."""
     if canonicalize_name(wheel.name) == canonicalize_name(subject):
         return
     for replaced in find_installed(environment, wheel.name):
@@ -119,6 +120,8 @@ def check_import(
     checkout: str = "",
 ) -> Rung:
     """Import ``modules`` one after the other; the rung ``loads`` is reached, or not shown for want of a GPU.
+
+    Raises ``import-failed`` or ``import-shadowed``.
 
     Args:
         installed: the files the installation wrote; each module must come from one of them. None for what was there before.

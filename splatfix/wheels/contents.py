@@ -37,7 +37,8 @@ def prove_natives(
 ) -> tuple[list[Binary], list[str]]:
     """Prove that this Python and torch can load a wheel's compiled members, and that their GPU code serves every target.
 
-    Returns the members, and what was shown of them, a clause each. ``BinaryError`` says that something in it is damaged.
+    Returns the members, and what was shown of them, a clause each. Raises ``wheel-does-not-fit``, ``wrong-gpu-code``,
+    ``torch-symbols-missing``, ``torch-unreadable``, and ``BinaryError`` where the wheel, or a library in it, is damaged.
     """
     natives = list(members(reader, lambda name: is_native_name(name.rpartition("/")[2])))
     if len(natives) > MOST_LIBRARIES or sum(item.size for item in natives) > MOST_INSTALLED:

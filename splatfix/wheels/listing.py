@@ -34,7 +34,7 @@ def chosen_indexes(
     named: Sequence[str], *, maintained: bool = False, offline: bool = False
 ) -> tuple[WheelIndex, ...]:
     """Return the indexes that a person named (by name, URL or folder), else the known ones; of these only those of the packages'
-    own maintainers where ``maintained``. ``offline``: only folders of this machine.
+    own maintainers where ``maintained``. ``offline``: only folders of this machine. Raises ``unknown-index``, ``odd-login``.
     """
     indexes = [_named(text) for text in named]
     if not named:
@@ -156,7 +156,8 @@ class _Page(HTMLParser):
 
 
 def links_of(address: str, text: str, index: str = "") -> list[Link]:
-    """Return what a page links to, with the digests that it states (PEP 503) and what is withdrawn (PEP 592)."""
+    """Return what a page links to, with the digests that it states (PEP 503) and what is withdrawn (PEP 592); or
+    raise :class:`WebError` for one that cannot be read."""
     page = _Page(address, index)
     try:
         page.feed(text)

@@ -60,7 +60,7 @@ class Finder(Struct, frozen=True):
         return Search(name, tuple(self.judged(links)), tuple(unanswered), asked)
 
     def fetch(self, found: Candidate, folder: Path) -> Path:
-        """Put the wheel that was found, and proven as it is, into a folder."""
+        """Put the wheel that was found, and proven as it is, into a folder; raises ``cannot-write``."""
         assert found.path is not None
         write_bytes(folder / found.link.wheel, read_blocks(found.path))
         return folder / found.link.wheel
