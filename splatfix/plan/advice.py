@@ -157,9 +157,8 @@ def _cures(plan: Plan, finding: Finding, options: Options, case: Case) -> bool:
         if published:
             torch = as_torch(published)
         others = tuple(item for item in context.distributions if item.name.lower() not in COMPANIONS)
-        failing = _failing(
-            context_to_be(context, torch=torch, torch_installed=True, distributions=others), families
-        )
+        mended = context_to_be(context, torch=torch, torch_installed=True, distributions=others)
+        failing = _failing(mended, families)
         return finding.code not in failing and failing <= _failing(case.context, families)
     # the extensions that are meant and that the failure is about
     facts, about = case.context.facts, {_name_in(finding.subject)}
