@@ -92,7 +92,7 @@ def diff(a: Path, b: Path) -> Result:
             "markdown": lambda: fill_in(
                 "difference.md",
                 difference=difference,
-                heading=comparison.heading(difference).text,
+                heading=comparison.REPRODUCES[rung.reached].text,
                 baseline=comparison.baseline_of(compared),
             )
         },

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.certify.criteria.criterion import SHORTEST
-from splatfix.certify.criteria.installed import CODE
+from splatfix.certify.criteria.running import CODE_AS_INSTALLED
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.core.codec import from_json
 from splatfix.core.step import Step, run, say, value_options
@@ -36,11 +36,7 @@ def _advice() -> Mapping[str, CriterionAdvice]:
 
 
 def advised(item: Criterion, renderer: str, device: str) -> Criterion:
-    """The criterion with what to do about it; as it is where it was met, could not be measured here, or has advice.
-
-    Args:
-        renderer, device: of the run.
-    """
+    """Return the criterion with what to do about it; as it is where it was met, could not be measured here, or has advice."""
     if item.advice:
         return item
     if item.outcome is Outcome.UNDETERMINED:
@@ -67,42 +63,37 @@ def way_out(
     """What to do about altered files, else about the first failed kernel, else about the first failed criterion; None where
     nothing of that failed."""
     for item in diagnosis:
-        if item.code == CODE and item.outcome is Outcome.FAILED:
+        if item.code == CODE_AS_INSTALLED and item.outcome is Outcome.FAILED:
             return say(f"Next: {item.advice}")
     failed = next((item for item in kernels if item.outcome is Outcome.FAILED), None)
     if failed is not None:
         module = failed.implementation.partition(".")[0]
+        package, environment = module.replace("_", "-"), value_options({"--python": python})
+        argv = ["install", "--repair", package, *environment]
+        text = f"put {package} back; where that changes nothing, sitecustomize or a .pth file changes it"
         if not failed.imported:
-            text = f"Next: see what keeps {failed.implementation} from its import"
-            return run("splatfix", "diagnose", *value_options({"--python": python}), text=text)
-        if failed.kind == "native":
-            return run("splatfix", "install", "SOURCE", text=f"Next: install {module} anew from its source")
-        if failed.kind == "ours":
+            argv = ["diagnose", *environment]
+            text = f"see what keeps {failed.implementation} from its import"
+        elif failed.kind == "native":
+            argv, text = ["install", "SOURCE"], f"install {module} anew from its source"
+        elif failed.kind == "ours":
             return say(
                 "Next: reinstall splatfix; torch's arithmetic is right, and its own kernels are not what they were."
             )
-        package = module.replace("_", "-")
-        text = (
-            f"Next: put {package} back; where that changes nothing, sitecustomize or a .pth file changes it"
-        )
-        return run(
-            "splatfix", "install", "--repair", package, *value_options({"--python": python}), text=text
-        )
+        return run("splatfix", *argv, text=f"Next: {text}")
     advice = next((item.advice for scene in runs for item in scene.failed if item.advice), "")
     return say(f"Next: {advice}") if advice else None
 
 
 def explained(criterion: Criterion, output: str, *, own: Collection[str] = (), error: str = "") -> Criterion:
-    """The criterion with the cause that the output names, where it failed and has no advice yet.
+    """Return the criterion with the cause that the trainer's whole output names, where it failed and has no advice yet.
 
-    Args:
-        output: all that the trainer printed, and its error; lines of JSON are its progress, and are left out.
-        own: classes for which the criterion's own advice is the better.
-        error: the message that the trainer ended with, for what is known of it alone.
+    For the classes of ``own`` the criterion's own advice is the better. ``error`` is the message that the trainer ended with.
     """
     failed = criterion.outcome is Outcome.FAILED and criterion.code in _FAIL_BY_OUTPUT
     if not failed or criterion.advice:
         return criterion
+    # lines of JSON are the trainer's progress
     cause = cause_of("\n".join(line for line in output.splitlines() if not line.startswith("{")))
     if cause is not None:
         criterion = replace(criterion, why=f"{criterion.why} {cause.why.rstrip('.')} [{cause.name}].".strip())

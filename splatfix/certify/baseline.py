@@ -9,8 +9,7 @@ from typing import Any
 
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison, SceneRun
 from splatfix.certify.record import TrainingRecord
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
 from splatfix.knowledge.published import Method, methods, public_scenes
 
@@ -54,22 +53,16 @@ def require_alike(path: Path, document: Mapping[str, Any], renderer: str, device
             reason = f"is of run level {level}, which trains nothing"
         raise SplatfixError.of("certify.another-baseline", path=path, reason=reason)
     if (document.get("renderer"), document.get("device")) != (renderer, device):
-        raise usage_error(
-            "another-baseline",
-            f"{path} was certified with {document.get('renderer')} on {document.get('device')}, "
-            f"not {renderer} on {device}.",
-            say("Compare like with like: give the same --renderer and --device."),
-        )
+        earlier = f"{document.get('renderer')} on {document.get('device')}"
+        asked = f"{renderer} on {device}"
+        raise SplatfixError.of("certify.unlike-baseline", path=path, earlier=earlier, asked=asked)
 
 
 def compare(
     scenes: Sequence[SceneRun], baseline: Mapping[str, Any] | None, published: str = ""
 ) -> Comparison | None:
-    """What was trained beside an earlier certificate, or beside published figures; None without either.
-
-    Args:
-        baseline: the JSON document of an earlier certificate.
-        published: the name of published figures, which wins.
+    """Compare what was trained with an earlier certificate's document, or with the published figures of a name, which win; None
+    without either.
 
     Raises:
         KeyError: there are no published figures of that name.
@@ -161,12 +154,8 @@ def _judged(
     quality: float,
     unlike: str,
 ) -> SceneComparison:
-    """Every measure with its verdict.
-
-    Args:
-        quality: relative tolerance of PSNR and SSIM.
-        unlike: why speed and memory are not judged; "" where the machines are alike.
-    """
+    """Judge every measure; ``quality`` is the relative tolerance of PSNR and SSIM, ``unlike`` says why speed and memory are not
+    judged."""
     tolerances = {
         "psnr": quality,
         "ssim": quality,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.criterion import criterion
-from splatfix.certify.criteria.installed import as_installed
+from splatfix.certify.criteria.running import as_installed
 from splatfix.certify.environment import environment_of
 from splatfix.certify.interim import so_far
 from splatfix.certify.levels import built_for, evaluate, evaluate_stack
@@ -161,7 +161,7 @@ def _of_stack(
     if subject.dropin_names:
         environment["drop-ins"] = ", ".join(subject.dropin_names)
     if subject.threads:
-        environment["threads"] = subject.threads.words()
+        environment["threads"] = f"{subject.threads.count} ({subject.threads.reason})"
     return Certificate(
         verdict=verdict,
         summary=summarize_stack(verdict, subject, run),
@@ -230,11 +230,7 @@ def failures(
 
 
 def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:
-    """One reason for all scenes that a criterion failed for, each with its measurement where they differ.
-
-    Args:
-        codes: of all that failed as this one did.
-    """
+    """Word one reason for all scenes that a criterion failed for, and for all ``codes`` that failed as it did."""
     scenes = ", ".join(scene for scene, _ in failed)
     first = failed[0][1]
     if codes:

@@ -29,11 +29,7 @@ Progress = Callable[[str, Mapping[str, Any]], None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a certification, with a message that names partial results.
-
-    Attributes:
-        certificate: of the scenes that were trained; None where it had not come to one.
-    """
+    """Ctrl-C or SIGTERM during a certification; with the certificate of the scenes that were trained, if any."""
 
     def __init__(
         self, out: Path | None = None, scenes: tuple[str, ...] = (), certificate: Certificate | None = None
@@ -59,9 +55,8 @@ def certify(
 ) -> Certificate:
     """Certify one environment, or one stack. Nothing is written into a stack's checkout or its scene.
 
-    Args:
-        interim: takes the certificate as it is after the kernels, after each scene, and now and then within one: a run that
-            is killed leaves the latest.
+    ``interim`` takes the certificate as it is after the kernels, after each scene, and now and then within one: a run that is
+    killed leaves the latest. Ctrl-C and SIGTERM raise ``Interrupted``.
 
     Raises:
         SplatfixError: ``environment-not-ready``, ``no-gpu`` or ``no-length`` (exit code 3), ``not-our-folder`` or

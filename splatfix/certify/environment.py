@@ -42,11 +42,8 @@ def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dic
 
 
 def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[str, str]:
-    """Name, hashed UUID, highest clocks and power limit of the GPU that was used, the driver, and the machine's other GPUs.
-
-    The name is torch's own, where a training told it. The rest is NVML's about the GPU that ``device`` means, and left out
-    where that is not certain: between different GPUs, when CUDA's own order is not known.
-    """
+    """Describe the GPU that was used, by the name that torch told, else by NVML where it is certain which ``device`` means: not
+    between different GPUs, when CUDA's own order is not known. And the driver, and other GPUs."""
     gpus = facts.machine.gpus.value or ()
     record: dict[str, str] = {}
     if device == "cpu":

@@ -33,7 +33,7 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def placed(certificate: Certificate, variables: Mapping[str, str]) -> Certificate:
-    """The certificate with the container that it is made in, and the host's command; as it is outside of one.
+    """Return the certificate with the container that it is made in, and the host's command; as it is outside of one.
 
     Raises:
         SplatfixError: ``not-a-container`` (exit code 2) where the variable holds something else.

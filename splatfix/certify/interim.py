@@ -21,13 +21,9 @@ SHARE = 50
 def incomplete(
     base: Certificate, scenes: Sequence[str], under_way: Mapping[str, Any], *, interrupted: bool
 ) -> Certificate:
-    """A certificate of what was done so far, which says so.
+    """Make a certificate of what was done so far, which says so: of that of the scenes that are done, and of what ran.
 
-    Args:
-        base: the certificate of the scenes that are done.
-        scenes: those that are to be trained; those that are not done are ``skipped``.
-        under_way: what ran: ``where``, and the trainer's last progress object.
-        interrupted: it has ended; otherwise it goes on, and this report is to be replaced.
+    Scenes that are not done are ``skipped``. A run that was not interrupted goes on, and this report is to be replaced.
     """
     done = [run.scene for run in base.scenes]
     after = f"after {len(done)} of {counted(len(scenes), 'scene')}"

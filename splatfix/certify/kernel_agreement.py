@@ -35,11 +35,8 @@ def keep(file: Path, ran: Ran) -> None:
 
 
 def judge(file: Path, ran: Ran, result: Dict[str, Any]) -> Dict[str, Any]:
-    """The result of an implementation with its differences from the own kernel, where that ran and had the same input.
-
-    It may differ by what it may differ from the float64 reference. Each lies within its own tolerance of that already; two
-    that err in opposite directions can still lie further apart.
-    """
+    """Add to a result its differences from the own kernel, where that ran and had the same input. Allowed is what is allowed from
+    the float64 reference: two that err in opposite directions can lie further apart."""
     if not file.is_file():
         return result
     own = json.loads(file.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """torch's own arithmetic, for the probe that runs inside the target environment: what every kernel and every training stands on.
 
 Expected values are computed in Python's double precision, of samples where all would take long: what is wrong in torch cannot
-be wrong in them. Imports torch only; Python 3.8.
+be wrong in them. Imports torch and the references only; Python 3.8.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 
 import torch
 from torch import Tensor
+
+from splatfix.certify.kernel_references import BLANK, finite
 
 EXACT = 0.0
 SINGLE = 1e-5
@@ -36,8 +38,7 @@ class Measured(NamedTuple):
 def check_arithmetic(module: Any, device: str, plain: bool) -> Dict[str, Any]:
     """Every operation at small, odd and real sizes; the result names those that are off."""
     if changed := _changed_defaults():
-        detail = f"{changed}: something sets that when Python starts"
-        return {"outcome": "failed", "value_error": None, "value_allowed": 0.0, "detail": detail}
+        return dict(BLANK, outcome="failed", detail=f"{changed}: something sets that when Python starts")
     rows = [
         row
         for check in (_products, _convolutions, _reductions, _functions, _orders, _sums, _chances)
@@ -51,14 +52,13 @@ def check_arithmetic(module: Any, device: str, plain: bool) -> Dict[str, Any]:
         sentences.append(
             f"torch's {operation} is off by {one.error:.2g}, allowed {one.allowed:.2g} ({one.size})"
         )
-    return {
-        "outcome": "failed" if wrong else "met",
-        "value_error": worst.error if math.isfinite(worst.error) else None,
-        "value_allowed": worst.allowed,
-        "gradient_error": None,
-        "gradient_allowed": None,
-        "detail": "; ".join(sentences),
-    }
+    return dict(
+        BLANK,
+        outcome="failed" if wrong else "met",
+        value_error=finite(worst.error),
+        value_allowed=worst.allowed,
+        detail="; ".join(sentences),
+    )
 
 
 def _changed_defaults() -> str:

@@ -17,6 +17,7 @@ from splatfix.certify import kernel_gsplat
 from splatfix.certify.kernel_agreement import Ran
 from splatfix.certify.kernel_arithmetic import check_arithmetic
 from splatfix.certify.kernel_references import (
+    BLANK,
     FAINTEST,
     Pinhole,
     ReferenceSplats,
@@ -157,11 +158,6 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
             result = _check_many(kernel, count, size, (device, allowed, plain))
             results.append((f"of {count} Gaussians at {size[0]} x {size[1]}", result))
     return _worst(results)
-
-
-def check_gsplat(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
-    """Check gsplat's own Python with ``kernel`` as its compiled module, as :func:`check_rasterizer` does."""
-    return check_rasterizer(kernel_gsplat, device, plain)
 
 
 def _meant(kernel: Any, splats: ReferenceSplats) -> ReferenceSplats:
@@ -366,10 +362,8 @@ def _leaves(splats: ReferenceSplats, device: str) -> tuple[ReferenceSplats, Refe
 def _densifying(
     value: float, exact: ReferenceSplats, allowed: float, ran: Ran, means2d: Tensor, plain: bool
 ) -> Dict[str, Any]:
-    """The result of a rasterizer, which must also give the gradient that densification goes by.
-
-    ``allowed``: the error of a gradient that another kernel than plain PyTorch may have.
-    """
+    """Judge a rasterizer, which must also give the gradient that densification goes by; ``allowed`` is the error of gradients of
+    other kernels than plain PyTorch."""
     gradient = largest_error(ran.gradients, [item.grad for item in exact])
     if plain:
         result = _errors(value, 1e-5, gradient, 1e-4, ran)
@@ -524,28 +518,18 @@ def _only_finite(reason: str, images: List[Tensor], leaves: List[Tensor]) -> Dic
     return dict(BLANK, outcome="not-measured", detail=f"it ran, with finite results; {reason}")
 
 
-BLANK: Dict[str, Any] = {
-    "imported": True,
-    "value_error": None,
-    "value_allowed": 0.0,
-    "gradient_error": None,
-    "gradient_allowed": None,
-    "detail": "",
-}
-
-
 def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any, ran: Ran) -> Dict[str, Any]:
     """The result of a kernel; ``ran``, which is no part of it, is taken out by the probe."""
     good = value <= allowed and (gradient is None or gradient <= gradient_allowed)
-    return {
-        "outcome": "met" if good else "failed",
-        "value_error": finite(value),
-        "value_allowed": allowed,
-        "gradient_error": finite(gradient),
-        "gradient_allowed": gradient_allowed,
-        "detail": "",
-        "ran": ran,
-    }
+    return dict(
+        BLANK,
+        outcome="met" if good else "failed",
+        value_error=finite(value),
+        value_allowed=allowed,
+        gradient_error=finite(gradient),
+        gradient_allowed=gradient_allowed,
+        ran=ran,
+    )
 
 
 CHECKS: Dict[str, Callable[[Any, str, bool], Dict[str, Any]]] = {
@@ -553,5 +537,6 @@ CHECKS: Dict[str, Callable[[Any, str, bool], Dict[str, Any]]] = {
     "ssim": check_ssim,
     "knn": check_knn,
     "rasterizer": check_rasterizer,
-    "gsplat": check_gsplat,
+    # gsplat's own Python, which has the kernel as its compiled module
+    "gsplat": lambda kernel, device, plain: check_rasterizer(kernel_gsplat, device, plain),
 }

@@ -1,8 +1,7 @@
 """Runs inside the target environment: one implementation of one kernel, called and held against a float64 reference.
 
 A process of its own for each: an illegal address leaves no CUDA call of its process usable, and a crash takes the process along.
-The first line of output says what is about to run, the second how it went; each is a JSON object. Imports torch and
-splatfix.kernels; Python 3.8.
+It prints a JSON object of what is about to run, and one of how it went. Imports torch and splatfix.kernels; Python 3.8.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import re
 import sys
 import warnings
@@ -25,7 +23,8 @@ from typing import Any, Dict, FrozenSet, List, Optional
 import torch
 
 from splatfix.certify.kernel_agreement import judge, keep
-from splatfix.certify.kernel_calls import BLANK, CHECKS, NotMeasured
+from splatfix.certify.kernel_calls import CHECKS, NotMeasured
+from splatfix.certify.kernel_references import BLANK
 from splatfix.kernels.native import needs_gpu
 
 
@@ -62,11 +61,6 @@ def folders_of(package: str) -> List[Path]:
     return [Path(folder) for folder in spec.submodule_search_locations or ()]
 
 
-def is_dropin(name: str) -> bool:
-    """The module belongs to a drop-in distribution of splatfix."""
-    return name.partition(".")[0] in dropins()
-
-
 @functools.lru_cache(maxsize=None)
 def dropins() -> FrozenSet[str]:
     """Modules that installed drop-ins of splatfix replace; read once, because environments can be large."""
@@ -89,7 +83,7 @@ def kind_of(name: str) -> str:
         return "ours"
     if library_of(name) is not None:
         return "native"
-    if is_dropin(name):
+    if name.partition(".")[0] in dropins():
         return "drop-in"
     return "python"
 
@@ -164,9 +158,9 @@ def make_current(device: str) -> None:
 
 def unrun_kernels(name: str, device: str) -> str:
     """The CUDA kernels of a drop-in, which the CPU cannot run; "" on a GPU, and for a drop-in without any."""
-    if device != "cpu" or not is_dropin(name):
-        return ""
     top, _, part = name.partition(".")
+    if device != "cpu" or top not in dropins():
+        return ""
     for folder in folders_of(top):
         for place in (folder, folder / part):  # gsplat's drop-in is a package within it
             if (place / "_nvrtc.py").is_file():
@@ -185,11 +179,8 @@ def kernels_that_ran(kernel: str, name: str) -> str:
 
 
 def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path] = None) -> Dict[str, Any]:
-    """Compare one implementation with the reference, and with splatfix's own; an exception is its result.
-
-    Args:
-        own: the file that the own kernel's results go to, and that others are compared with.
-    """
+    """Compare one implementation with the reference, and with splatfix's own, whose results are kept in the file ``own``; an
+    exception is its result."""
     try:
         if device != "cpu":
             if reason := no_gpu():
@@ -247,8 +238,7 @@ def main() -> int:
     parser.add_argument("--own", type=Path, help="file for the results of splatfix's own kernel")
     options = parser.parse_args()
     name = options.implementation
-    # told before the module is imported and with its result: no module can print the same
-    row = {"name": options.kernel, "implementation": name, "kind": "", "word": os.urandom(8).hex()}
+    row = {"name": options.kernel, "implementation": name, "kind": ""}
     if not name.startswith("splatfix.") and not is_installed(name):
         result = dict(BLANK, outcome="not-measured", detail="not installed in this environment")
     else:

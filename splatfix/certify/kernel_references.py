@@ -8,11 +8,20 @@ Yu et al. 2024; surfels: Huang et al. 2024), and share no code with the kernels.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
+BLANK: Dict[str, Any] = {
+    "imported": True,
+    "value_error": None,
+    "value_allowed": 0.0,
+    "gradient_error": None,
+    "gradient_allowed": None,
+    "detail": "",
+}
+"""The result of a check before anything was measured."""
 FAINTEST = 1.0 / 255.0
 """Opacity of a Gaussian at a pixel, below which it is left out."""
 
@@ -58,29 +67,17 @@ class ReferenceSplats(NamedTuple):
 
 
 class Pinhole(NamedTuple):
-    """A camera at the origin that looks along z unless it has a pose, and what a variant draws differently.
+    """A camera at the origin that looks along z unless it has a pose, and what a variant draws differently."""
 
-    Attributes:
-        size: (width, height) in pixels.
-        focal: pixels.
-        background: [3].
-        antialiasing: Inria's compensation of 2024.
-        kernel_size: Mip-Splatting's low-pass in pixels^2, with its compensation.
-        offset: [H, W, 2], added to the pixel centres.
-        pose: [4, 4], world to camera; not of surfels.
-        aspect: the focal length down by that across.
-        degree: of the spherical harmonics.
-    """
-
-    size: Tuple[int, int]
-    focal: float
-    background: Tensor
-    antialiasing: bool = False
-    kernel_size: Optional[float] = None
-    offset: Optional[Tensor] = None
-    pose: Optional[Tensor] = None
-    aspect: float = 1.0
-    degree: int = 1
+    size: Tuple[int, int]  # (width, height) in pixels
+    focal: float  # pixels
+    background: Tensor  # [3]
+    antialiasing: bool = False  # Inria's compensation of 2024
+    kernel_size: Optional[float] = None  # Mip-Splatting's low-pass in pixels^2, with its compensation
+    offset: Optional[Tensor] = None  # [H, W, 2], added to the pixel centres
+    pose: Optional[Tensor] = None  # [4, 4], world to camera; not of surfels
+    aspect: float = 1.0  # the focal length down by that across
+    degree: int = 1  # of the spherical harmonics
 
     @property
     def place(self) -> Tensor:

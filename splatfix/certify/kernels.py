@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -38,15 +40,6 @@ ALWAYS_NAMED = frozenset({"fused_ssim", "simple_knn._C", "diff_gaussian_rasteriz
 """What a report names also where it is not installed."""
 NOT_INSTALLED = "not installed in this environment"
 NOT_RUN = "not run, because torch's own arithmetic failed: "
-STAGED = (
-    "kernel_probe.py",
-    "kernel_calls.py",
-    "kernel_gsplat.py",
-    "kernel_arithmetic.py",
-    "kernel_agreement.py",
-    "kernel_references.py",
-)
-"""The probe, and what it imports."""
 WHICH = (
     "import importlib.util, sys; print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)], sep='\\n')"
 )
@@ -58,8 +51,8 @@ def check_kernels(
     """Run the kernel probe in the target environment, a child for each implementation that is installed there."""
     folder = make_folder(staged / "splatfix" / "certify")
     (folder / "__init__.py").write_text('"""The kernel probe, staged."""\n', encoding="utf-8")
-    for name in STAGED:
-        (folder / name).write_bytes(Path(__file__).with_name(name).read_bytes())
+    for path in Path(__file__).parent.glob("kernel_*.py"):  # the probe, and what it imports
+        shutil.copy(path, folder)
     modules = sorted({module.partition(".")[0] for _, module in IMPLEMENTATIONS})
     there = runner.run([python, "-c", WHICH, *modules], timeout=LOOK_TIMEOUT, env=variables, cwd=staged)
     installed = there.stdout.split()
@@ -74,7 +67,7 @@ def check_kernels(
             detail = NOT_RUN + checks[0].detail
             checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=detail))
             continue
-        argv = [python, str(folder / STAGED[0]), kernel, module, "--device", device]
+        argv = [python, str(folder / "kernel_probe.py"), kernel, module, "--device", device]
         argv += ["--own", str(staged / f"own-{kernel}.json")]
         limit = KERNEL_TIMEOUT
         if hung:
@@ -91,19 +84,11 @@ def check_kernels(
 
 
 def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
-    """The last line that the probe wrote, or how it ended without one.
-
-    A module may print lines like it, and end the interpreter as if all were well: it does not know the probe's word.
-    """
-    check, word = None, ""
+    """Return the last result that the probe wrote, or how it ended without one."""
+    check = None
     for line in done.stdout.splitlines():
-        try:
-            row = parse_json(line)
-            said, told = row.pop("word", ""), from_json(KernelCheck, row)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # what the module printed
-        if word in ("", said):
-            check, word = told, said
+        with suppress(ValueError, KeyError, TypeError):  # what the module printed
+            check = from_json(KernelCheck, parse_json(line))
     if done.ok and check is not None:
         return check
     if check is None:

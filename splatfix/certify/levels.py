@@ -4,13 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.model import (
-    Comparison,
-    KernelCheck,
-    Outcome,
-    SceneComparison,
-    SceneRun,
-)
+from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneComparison, SceneRun
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
@@ -32,12 +26,7 @@ def evaluate(
     device: str,
     built: Rung | None = None,
 ) -> tuple[Rung, ...]:
-    """All levels of the smoke trainer, lowest first: of what trained, where anything did.
-
-    Args:
-        findings: for the GPU that ``device`` means.
-        built: what :func:`built_for` says.
-    """
+    """Return all levels of the smoke trainer, lowest first: of what trained, where anything did."""
     if built is None or scenes:
         # an extension that did not train is no evidence; that it cannot run here refuses the environment all the same
         apart = renderer == "torch" and bool(scenes)

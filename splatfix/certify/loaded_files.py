@@ -12,14 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from splatfix.core.files import make_folder, object_in, sha256_of
-from splatfix.facts import (
-    RecordedFile,
-    System,
-    origin_folder,
-    read_distributions,
-    record_of,
-    recorded_files,
-)
+from splatfix.facts import RecordedFile, System, origin_folder, read_distributions, record_of, recorded_files
 from splatfix.model import Distribution, Facts
 
 _SOURCES = (".py", ".so", ".pyd")
@@ -49,10 +42,7 @@ class LoadedFiles:
     """Compares what children loaded; they write it into :attr:`folder`, see ``inside/loaded.py``."""
 
     def __init__(self, facts: Facts, folder: Path, own: Sequence[Path]) -> None:
-        """Args:
-        folder: for what the children write.
-        own: folders of what is not the environment's: what splatfix put there, and a checkout.
-        """
+        """``own`` are folders of what is not the environment's: what splatfix put there, and a checkout."""
         self.folder = make_folder(folder)
         self._facts = facts
         self._own = tuple(f"{os.path.realpath(path)}{os.sep}" for path in own)
@@ -72,13 +62,14 @@ class LoadedFiles:
                 if file in results or file.startswith(self._own):
                     continue
                 # libraries of the system, and Python's own modules, are no package's
-                if file in installed.files or (module and not installed.of_python(file, python)):
+                of_python = file.startswith(python) and not file.startswith(installed.sites)
+                if file in installed.files or (module and not of_python):
                     results[file] = installed.judge(file, module)
         told = [results[file] for file in sorted(results)]
         differences = dict.fromkeys(item for item in told if isinstance(item, Difference))
         unknown = tuple(item for item in told if isinstance(item, str))
         good = [file for file, result in results.items() if result is None]
-        owners = Counter(installed.owner_of(file) for file in good)
+        owners = Counter(_name(installed.files[file][0]) for file in good)
         names = tuple(name for name, _ in owners.most_common())
         return LoadedCode(len(good), names, tuple(differences), unknown)
 
@@ -120,14 +111,6 @@ class _Installed:
                     module = ".".join(parts).removesuffix(".__init__")
                     self._modules.setdefault(module, distribution)
 
-    def owner_of(self, file: str) -> str:
-        """``torch 2.13.0``."""
-        return _name(self.files[file][0])
-
-    def of_python(self, file: str, python: tuple[str, ...]) -> bool:
-        """It is of Python's own library."""
-        return file.startswith(python) and not file.startswith(self.sites)
-
     def judge(self, file: str, module: str) -> Difference | str | None:
         """What is different about a file, why that is not known, or None for one as installed; ``module`` is "" for a library."""
         elsewhere = file not in self.files or not file.startswith(self.sites)
@@ -154,4 +137,5 @@ class _Installed:
 
 
 def _name(distribution: Distribution) -> str:
+    """``torch 2.13.0``."""
     return f"{distribution.name} {distribution.version}"

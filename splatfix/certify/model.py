@@ -51,25 +51,11 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 CONSEQUENCES = frozenset(
-    (
-        "loss-falls",
-        "held-out-psnr-rises",
-        "held-out-quality",
-        "gaussians-reached",
-        "training-repeats",
-    )
+    ("loss-falls", "held-out-psnr-rises", "held-out-quality", "gaussians-reached", "training-repeats")
 )
 """Criteria that fail with many others: what was learned, which everything else decides."""
-OF_RESOURCES = frozenset(
-    (
-        "evaluation-memory",
-        "memory-growth",
-        "memory-utilisation",
-        "memory-spill",
-        "time-by-phase",
-        "throughput-steady",
-    )
-)
+_OF_MEMORY = ("evaluation-memory", "memory-growth", "memory-utilisation", "memory-spill")
+OF_RESOURCES = frozenset((*_OF_MEMORY, "time-by-phase", "throughput-steady"))
 """Criteria of memory and time: where only these fail, all was learned that had to be."""
 
 

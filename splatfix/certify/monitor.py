@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from splatfix.certify.phase_costs import PhaseCosts
 from splatfix.core.codec import to_json
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, set_aside, write_json
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import run
@@ -110,32 +110,24 @@ def target_of(
     system: System | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Target:
-    """A process ID or a command.
-
-    Args:
-        quiet: send the command's standard output to standard error.
-        environment: the command's variables; None: this process's.
+    """Return the process of an ID, or start a command; ``quiet`` sends its standard output to standard error.
 
     Raises:
         SplatfixError: ``options-after-number``, ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch`` (3).
     """
     if arguments[0].isdigit():
         if len(arguments) > 1:
-            raise usage_error(
-                "options-after-number",
-                f"{' '.join(arguments[1:])!r} follows the process ID {arguments[0]}.",
-                run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
-            )
+            options, pid = arguments[1:], arguments[0]
+            todo = (run("splatfix", "monitor", *options, pid, text="Put options first"),)
+            words = " ".join(options)
+            raise SplatfixError.of("certify.options-after-number", words=words, pid=pid, todo=todo)
         return RunningProcess(int(arguments[0]), system or System())
     return StartedCommand(arguments, sys.stderr.fileno() if quiet else None, environment)
 
 
 class MemorySample(Struct, frozen=True):
-    """One sample; None was not measured. Memory in GiB, as in the trainer's own series.
-
-    From outside only the memory of the whole process is visible (``vram_reserved_gb``: tensors, the allocator's reserve
-    and the CUDA context), not how much of it tensors use (``vram_allocated_gb``, always None).
-    """
+    """One sample; None was not measured. Memory in GiB, as in the trainer's own series: of VRAM the whole process's, with the
+    allocator's reserve and the CUDA context; what tensors use (``vram_allocated_gb``) is not seen from outside."""
 
     seconds: float
     vram_allocated_gb: float | None
@@ -274,14 +266,8 @@ def watch(
     system: System | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Summary:
-    """Watch until the target ends (or Ctrl-C); writes ``metrics.jsonl`` and ``summary.json`` into ``folder``.
-
-    Files of an earlier watch move to ``previous``.
-
-    Args:
-        interval: seconds between two samples.
-        tensorboard: also write ``memory/vram_reserved_gb`` and the rest below ``folder/tensorboard``.
-    """
+    """Watch until the target ends (or Ctrl-C), and write ``metrics.jsonl`` and ``summary.json`` into ``folder``, with
+    ``tensorboard`` also event files; files of an earlier watch move to ``previous``."""
     machine = system or System()
     started = time.monotonic()
     with contextlib.ExitStack() as open_now:

@@ -38,12 +38,7 @@ class PhaseCosts(Struct, frozen=True):
 
 
 def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
-    """Variables with which a command's Python loads the observer.
-
-    Args:
-        staged: a folder for its code.
-        out: an existing folder for what it observes.
-    """
+    """Return variables with which a command's Python loads the observer, from one folder, to write into another that exists."""
     stage_observer(staged)
     modules = {item.module.partition(".")[0] for item in DROPINS} | {"gsplat"}
     settings = {
@@ -51,9 +46,6 @@ def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
         "checkout": str(Path.cwd()),
         "cpu": False,
         "extensions": sorted(modules),
-        "placeholders": (),
-        "needed": (),
-        "written": (),
     }
     search_path = os.pathsep.join(filter(None, [str(staged), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": search_path, **configure(out, settings)}

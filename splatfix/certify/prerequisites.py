@@ -10,14 +10,13 @@ from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.checks.extension.packages import variant_names
 from splatfix.context import make_context
 from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
-from splatfix.core.errors import Exit, Rejected, SplatfixError
-from splatfix.core.step import Step, run, say
+from splatfix.core.errors import Rejected, SplatfixError
+from splatfix.core.step import run
 from splatfix.model import Facts
 
 AUTO = "auto"
 CERTIFY_NEEDS = TRAINING_NEEDS
 VERIFY_NEEDS = ("torch",)
-NOT_RUN = "Not run: prerequisites missing."
 
 _DROPIN_OF = {"inria": "diff-gaussian-rasterization", "gsplat": "splatfix-gsplat-csrc"}
 """By renderer, the drop-in with which it runs on a CPU too."""
@@ -34,42 +33,32 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
     missing = lacking(facts, needs)
     if not missing:
         return None
+    choose, another = ("splatfix", "certify", "--python", "FOLDER"), "the environment of your splatting stack"
+    todo = (pip(facts, "install", *missing), run(*choose, text=f"Or choose {another}"))
     # splatfix's own environment is seldom the one that is meant
     if python == sys.executable:
         install = pip(facts, "install", *missing, text="Or install them into splatfix's own environment")
-        todo = (_of_stack("Choose"), install)
-    else:
-        todo = (pip(facts, "install", *missing), _of_stack("Or choose"))
+        todo = (run(*choose, text=f"Choose {another}"), install)
     problem = f"This environment lacks {', '.join(missing)}."
     return Rejected.of("certify.prerequisites-missing", problem=problem, todo=todo)
-
-
-def _of_stack(verb: str) -> Step:
-    text = f"{verb} the environment of your splatting stack"
-    return run("splatfix", "certify", "--python", "FOLDER", text=text)
 
 
 def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
     """Raise ``no-gpu`` (exit code 3) where no kernel could run on the GPU that was asked for."""
     if device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in kernels):
-        raise _no_gpu(f"Cannot run on {device}: {kernels[0].detail}.", "use").error()
+        raise SplatfixError.of("certify.no-gpu-to-run", device=device, reason=kernels[0].detail)
 
 
 def gpu_obstacle(device: str, facts: Facts) -> Rejected | None:
     """Reject a GPU that was asked for and that programs do not see (exit code 3): its diagnosis would be of nothing."""
     if device == "cpu" or make_context(facts).visible_gpus:
         return None
-    return _no_gpu(f"Cannot judge {device}: no GPU is visible here.", "judge")
-
-
-def _no_gpu(message: str, verb: str) -> Rejected:
-    todo = (run("splatfix", "diagnose"), say(f"Or {verb} the CPU with --device cpu."))
-    return Rejected(code="no-gpu", what=message, meaning=NOT_RUN, todo=todo, exit_code=Exit.UNDETERMINED)
+    return Rejected.of("certify.no-gpu-to-judge", device=device)
 
 
 def renderer_for(renderer: str, device: str, facts: Facts) -> str:
-    """The renderer as asked; ``auto`` is that of the rasterizer in the environment, Inria's before gsplat's, where it runs on
-    the device and the trainer can call it, else splatfix's own. On a CPU only splatfix's drop-ins run.
+    """Return the renderer as asked; ``auto`` is that of the rasterizer in the environment, Inria's before gsplat's, where it runs
+    on the device and the trainer can call it, else splatfix's own. On a CPU only splatfix's drop-ins run.
 
     Raises:
         SplatfixError: ``renderer-needs-gpu`` (exit code 2) for one with CUDA kernels only, on a CPU.
@@ -94,10 +83,8 @@ def renderer_for(renderer: str, device: str, facts: Facts) -> str:
 
 
 def device_for(device: str, facts: Facts) -> str:
-    """``cpu`` or ``cuda`` as asked; ``auto`` is the GPU where there is one and torch is a CUDA build.
-
-    A GPU that then fails is a result, and no reason to use the CPU instead.
-    """
+    """Return the device as asked; ``auto`` is the GPU where there is one and torch is a CUDA build: that it then fails is a
+    result, and no reason to use the CPU instead."""
     if device != AUTO:
         return device
     if make_context(facts).visible_gpus and not _torch_lacks(facts):

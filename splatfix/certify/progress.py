@@ -29,10 +29,7 @@ def words(state: Mapping[str, Any], *, left: bool = True) -> str:
     """``iteration 120 of 200, 4.1 it/s, loss 0.0832, PSNR 21.30 dB, held-out 20.91 dB, 5312 Gaussians,
     host memory 0.41 GiB, 0:20 left``, without what is not known; "" where not even the iteration is.
 
-    Args:
-        state: the trainer's progress object. PSNR is of the training view of the latest recorded iteration; VRAM is
-            what tensors hold, host memory what is resident.
-        left: also the time that is left, by the speed so far.
+    PSNR is of the training view of the latest recorded iteration; VRAM is what tensors hold, host memory what is resident.
     """
     numbers = {name: float(value) for name, value in state.items() if isinstance(value, (int, float))}
     known = {name: value for name, value in numbers.items() if math.isfinite(value)}

@@ -1,7 +1,6 @@
 """What a trainer recorded of one run, typed: the smoke trainer's ``result.json``, or what was observed of a stack's own.
 
-It is decoded once, and every criterion and report reads it. A trainer may be broken, or its document a stranger's: what is
-missing, or of another type than it should be, is None (or empty) here, and the criterion that needs it says so.
+A trainer may be broken, or its document a stranger's: what is missing, or of another type, is None or empty here.
 """
 
 from __future__ import annotations
@@ -308,8 +307,5 @@ class TrainingRecord(Struct, frozen=True):
         return settings if isinstance(settings, Mapping) else {}
 
     def has(self, name: str) -> bool:
-        """The trainer wrote this part, or that it cannot be known here (null).
-
-        A criterion whose measurement this system cannot give stays unmeasured; one whose measurement was left out fails.
-        """
+        """Return whether the trainer wrote this part, be it that it cannot be known here (null): what it left out fails."""
         return name in self.document

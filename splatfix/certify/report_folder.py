@@ -26,7 +26,7 @@ REPORT_FILES = (
 
 @contextmanager
 def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
-    """Keep other certifications out of a report folder, whose report they would move away. It gives notes.
+    """Keep other certifications out of a report folder, whose report they would move away, and give notes.
 
     A folder that is made here is none of the repository that it may lie in: it has a ``.gitignore``.
 
@@ -41,12 +41,8 @@ def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
         text = f"Cannot write into {out}: {error.strerror or error}."
         raise cannot_write(text, say("Choose another folder with --out.")) from error
     except Locked as locked:
-        raise SplatfixError(
-            "report-folder-busy",
-            locked.tell(out),
-            meaning="Nothing was certified: it would move the report that is being written away.",
-            todo=(*map(say, locked.todo), say("Or choose another folder with --out.")),
-        ) from None
+        todo = (*map(say, locked.todo), say("Or choose another folder with --out."))
+        raise SplatfixError.of("certify.report-folder-busy", holder=locked.tell(out), todo=todo) from None
     try:
         if not there:
             write_text(ignored, "*\n")
@@ -60,7 +56,8 @@ def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
 
 
 def make_room(out: Path, scenes: tuple[str, ...]) -> None:
-    """An empty report folder; an earlier report moves to ``previous``, with the folders of all its scenes.
+    """Empty a report folder: an earlier report moves to ``previous``, with the folders of all its scenes. What a scene's folder
+    holds otherwise may be the user's data, and is refused.
 
     Raises:
         SplatfixError: ``cannot-write``; ``not-our-folder`` (exit code 2) where a scene's folder exists and holds

@@ -47,10 +47,8 @@ _LIMITS = {1: "Nothing was computed: no kernel ran and no scene was trained.", 2
 
 
 def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]:
-    """Every finding that matters for the device as a criterion; what the checks skip is left out.
-
-    A warning is not judged, with the warning as its measurement. On a CPU the checks of GPUs do not matter.
-    """
+    """Return every finding that matters for the device as a criterion: not what the checks skip, nor on a CPU those of GPUs. A
+    warning is not judged."""
     criteria = []
     for item in findings:
         check = check_named(item.code)
@@ -59,9 +57,8 @@ def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]
         outcome = _OUTCOMES[item.status]
         advice, measured = "", item.summary
         if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
-            advice = (
-                f"splatfix diagnose --explain {item.code} explains it, and splatfix diagnose names the fix."
-            )
+            explain = f"splatfix diagnose --explain {item.code}"
+            advice = f"{explain} explains it, and splatfix diagnose names the fix."
         elif item.status is Status.WARN:
             measured = f"warning: {item.summary}"
         criteria.append(Criterion(item.code, outcome, measured, check.title, advice=advice))

@@ -1,6 +1,5 @@
 """The scenes of a certification: the samples that come with splatfix, suites of them, and those of a data folder."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
@@ -13,6 +12,7 @@ from msgspec.structs import asdict, replace
 from splatfix.certify.model import Skipped
 from splatfix.certify.smoke import list_scenes
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import sha256_of
 from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.core.step import value_options
 from splatfix.knowledge.published import public_scenes
@@ -69,11 +69,9 @@ SUITES = {
 def sample_suite(
     name: str | None, iterations: int | None = None, resolution: int | None = None, only: str | None = None
 ) -> Suite:
-    """The suite of that name. With another length or resolution its PSNR floors do not apply.
+    """Return the suite of that name, or ``only`` one scene of it; with another length or resolution its PSNR floors do not apply.
 
-    Args:
-        name: None: quick; for a scene that quick does not have, standard.
-        only: the one scene of it that is trained.
+    Without a name it is quick; for a scene that quick does not have, standard.
 
     Raises:
         SplatfixError: ``unknown-suite`` or ``unknown-scene`` (exit code 2).
@@ -100,12 +98,9 @@ def data_suite(
     *,
     every_public: bool = False,
 ) -> Suite:
-    """All scenes at or below ``root`` as a suite; the public ones that are missing are ``skipped``.
+    """Return all scenes at or below ``root`` as a suite; with ``every_public`` the public ones that are missing are ``skipped``.
 
     On a GPU each scene has its usual resolution; on a CPU runs are shorter and smaller. Explicit values win.
-
-    Args:
-        every_public: also where none of the public ones is there.
 
     Raises:
         SplatfixError: no such folder (exit code 2), no scene in it (3), an environment that cannot run the trainer (3).
@@ -156,7 +151,7 @@ def samples_folder() -> Path:
 
 
 def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
-    """The samples of those names, all without one.
+    """Return the samples of those names, all without one.
 
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2).
@@ -171,7 +166,7 @@ def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
 
 
 def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ...]:
-    """The files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word.
+    """Return the files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word.
 
     Raises:
         SplatfixError: ``scene-not-found`` (exit code 3) where that folder does not exist.
@@ -186,7 +181,7 @@ def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ..
         path = folder / name
         if not path.is_file():
             problems.append(f"{name} is missing")
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        elif sha256_of(path) != digest:
             problems.append(f"{name} has changed")
     return tuple(problems)
 

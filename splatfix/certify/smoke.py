@@ -55,7 +55,7 @@ def stage(folder: Path) -> Path:
 
 
 def source_digests(staged: Path) -> dict[str, str]:
-    """SHA-256 of every Python file below a folder by its name there, such as ``smoke_trainer/train.py``.
+    """Return the SHA-256 of every Python file below a folder by its name there, such as ``smoke_trainer/train.py``.
 
     Raises:
         OSError: a file cannot be read.
@@ -75,7 +75,8 @@ def child_variables(path: Path) -> dict[str, str]:
 
 
 def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict[str, Any]:
-    """``scenes`` at or below a folder, and the known ones that are ``skipped``, as ``smoke_trainer.data`` finds them.
+    """Return the ``scenes`` at or below a folder, and known ones that are ``skipped``, as ``smoke_trainer.data`` finds them; an
+    error of that tool is raised as its own.
 
     Raises:
         SplatfixError: the tool's own error and exit code; ``environment-not-ready`` (exit code 3) where it did not run.
@@ -101,29 +102,22 @@ def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict
 
 
 def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
-    """That a trainer left no result: what ended it, how far it had come, and what it said last.
-
-    Args:
-        latest: its last progress object; empty where it did not come to one.
-    """
+    """Fail a trainer that left no result: what ended it, how far it had come by its latest progress, and what it said last."""
     after = " before its first iteration"
     if progress := words(latest, left=False):
         after = f" after {progress}"
     signal = -(done.returncode or 0)
-    if done.error:
-        return _not_finished(f"The trainer failed{after}: {done.error}.")
-    if signal > 0:
-        return _not_finished(f"The trainer was {done.why()}{after}.", _SIGNALS.get(signal, ""))
     lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
     errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
-    if errors:
-        return _not_finished(errors[-1].partition(": ")[2].strip())
-    if lines:
-        return _not_finished(lines[-1].strip())
-    return _not_finished(done.why() or "The trainer wrote no result.")
-
-
-def _not_finished(measured: str, meaning: str = "") -> Criterion:
+    measured, meaning = done.why() or "The trainer wrote no result.", ""
+    if done.error:
+        measured = f"The trainer failed{after}: {done.error}."
+    elif signal > 0:
+        measured, meaning = f"The trainer was {done.why()}{after}.", _SIGNALS.get(signal, "")
+    elif errors:
+        measured = errors[-1].partition(": ")[2].strip()
+    elif lines:
+        measured = lines[-1].strip()
     return Criterion("training-finishes", Outcome.FAILED, measured, FINISHED, meaning)
 
 

@@ -189,12 +189,7 @@ class SmokeTrainer:
 def judge_run(
     subject: SmokeSubject, record: TrainingRecord, done: Completed, latest: Mapping[str, Any]
 ) -> tuple[tuple[Criterion, ...], str]:
-    """The criteria of one run, and the loader's error where a scene of the user's could not be read.
-
-    Args:
-        done: how the trainer ended.
-        latest: its last progress object.
-    """
+    """Return the criteria of one run, and the loader's error where a scene of the user's could not be read."""
     printed = f"{done.stdout}\n{done.stderr}"
     error = sentences(record.error) if record.error else ""
     output = f"{printed}\n{error}"
@@ -216,10 +211,9 @@ def judge_run(
 
 
 def busy_gpu(trains: Gpu | None, meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:
-    """Return the share of time in which programs computed on the GPU that trains, before or after the training; where it is not
-    known which does, on the busiest; None where NVML does not tell. ``settle``: seconds in which what a training took leaves
-    NVML's sampling period."""
-    time.sleep(settle)
+    """Return the share of time in which programs compute on the GPU that trains; where it is not known which does, on the
+    busiest; None where NVML does not tell."""
+    time.sleep(settle)  # what the training took leaves NVML's sampling period
     uses = (meter or NvmlMeter()).read()
     own = [use for use in uses if trains and trains.uuid and use.uuid == trains.uuid]
     shares = [use.utilisation for use in own or uses if use.utilisation is not None]
@@ -234,11 +228,10 @@ def _losses(folder: Path) -> list[float]:
     losses: list[float] = []
     for line in lines[:REPEATED]:
         try:
-            document: Any = json.loads(line)
-        except ValueError:
+            loss = float(json.loads(line)["loss"])
+        except (ValueError, TypeError, KeyError):
             break
-        loss = document.get("loss") if isinstance(document, Mapping) else None
-        if not isinstance(loss, (int, float)) or not math.isfinite(loss):
+        if not math.isfinite(loss):
             break
-        losses.append(float(loss))
+        losses.append(loss)
     return losses

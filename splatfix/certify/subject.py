@@ -13,9 +13,9 @@ from splatfix.certify.request import CertifyRequest
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.smoke import stage
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json
-from splatfix.core.step import Command, say, target_options, value_options
+from splatfix.core.step import Command, target_options, value_options
 from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
 from splatfix.model import Facts
@@ -77,7 +77,7 @@ class SmokeSubject(Struct, frozen=True):
 
 
 def smoke_subject(request: CertifyRequest, python: str, facts: Facts) -> SmokeSubject:
-    """The suite, device and baseline that a request means on this machine.
+    """Return the suite, device and baseline that a request means on this machine.
 
     Raises:
         SplatfixError: wrong options (exit code 2), an environment that cannot run the trainer (3).
@@ -97,11 +97,7 @@ def smoke_subject(request: CertifyRequest, python: str, facts: Facts) -> SmokeSu
 
 
 def _suite(request: CertifyRequest, method: Method | None, python: str, device: str) -> Suite:
-    """The scenes that were asked for, those of a run level, or none.
-
-    Raises:
-        SplatfixError: ``level-needs-gpu`` (exit code 2); as of ``data_suite`` and ``sample_suite``.
-    """
+    """Return the scenes that were asked for, those of a run level, or none."""
     level = request.level
     if level is not None and level < TRAINS_FROM:
         return NO_SCENES
@@ -124,7 +120,7 @@ def _suite(request: CertifyRequest, method: Method | None, python: str, device: 
 
 
 def published_method(request: CertifyRequest) -> Method | None:
-    """The published figures that ``--baseline`` names; None where it names a file.
+    """Return the published figures that ``--baseline`` names; None where it names a file.
 
     Raises:
         SplatfixError: ``unknown-baseline`` (exit code 2) for neither, ``baseline-needs-data`` for sample scenes.
@@ -133,11 +129,7 @@ def published_method(request: CertifyRequest) -> Method | None:
         return None
     method = methods().get(request.baseline)
     if method is None and not Path(request.baseline).exists():
-        raise usage_error(
-            "unknown-baseline",
-            f"--baseline {request.baseline}: there is no such file, and no published figures of that name.",
-            say(f"Give an earlier certificate.json, or one of: {', '.join(methods())}."),
-        )
+        raise SplatfixError.of("certify.unknown-baseline", name=request.baseline, known=tuple(methods()))
     if method is not None and request.data is None:
         raise SplatfixError.of("certify.baseline-needs-data", baseline=request.baseline)
     return method

@@ -31,13 +31,7 @@ def summarize(
     idle_gpu: str = "",
     left_open: tuple[str, ...] = (),
 ) -> str:
-    """Of the smoke trainer, where scenes were to be trained.
-
-    Args:
-        built: whether the installed extensions are built for GPUs that are not here; None where none were named.
-        idle_gpu: that a GPU is there and was not used.
-        left_open: what a run level includes and could not be judged.
-    """
+    """Sum up a run of the smoke trainer; ``built`` is of GPUs that are not here, ``left_open`` what could not be judged."""
     where = on(subject.device)
     reached = {rung.name: rung.reached for rung in proof}
     if verdict is Verdict.NOT_CERTIFIED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from splatfix.model.fact import Cc, Fact, FatbinGroup, Version
-from splatfix.model.source import Shadow
+from splatfix.model.source import PackageFace, Shadow
 
 
 class ToolkitChoice(Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,7 +27,6 @@ class Interpreter(Struct, frozen=True, forbid_unknown_fields=True):
 
     executable: str
     version: Version
-    """``3.11.7``."""
     implementation: str
     abi_tag: str
     """The extension-module suffix tag, e.g. ``cpython-311-x86_64-linux-gnu``."""
@@ -192,7 +191,7 @@ class RuntimeCopy(Struct, frozen=True, forbid_unknown_fields=True):
     """Renamed with a hash by a wheel-repair tool, so that a second copy is loaded beside torch's own."""
 
 
-class SplatPackage(Struct, frozen=True, forbid_unknown_fields=True):
+class SplatPackage(PackageFace, frozen=True, forbid_unknown_fields=True):
     """The Python side of a splatting extension, read as source text."""
 
     module: str
@@ -204,19 +203,6 @@ class SplatPackage(Struct, frozen=True, forbid_unknown_fields=True):
     """Compiled modules its source imports: ``diff_gaussian_rasterization._C``."""
     native_missing: tuple[str, ...] = ()
     """Those of ``native`` for which there is no file."""
-    settings: tuple[str, ...] | None = None
-    """Fields of its Settings tuple, in order; None where it has none."""
-    settings_defaults: int = 0
-    """How many fields, counted from the end, may be left out."""
-    classes: tuple[str, ...] = ()
-    forward: tuple[str, ...] | None = None
-    """Parameters of the rasterizer's forward, without self."""
-    forward_required: int = 0
-    """How many of them, counted from the start, a caller must give."""
-    returns: int | None = None
-    """How many values a forward gives back; None where the source does not say."""
-    exports: tuple[str, ...] = ()
-    """Functions of its compiled module that its source calls."""
     exports_missing: tuple[str, ...] = ()
     """Those of ``exports`` whose name is nowhere in the compiled file."""
     dropin: str = ""

@@ -76,8 +76,7 @@ class Driver(Struct, frozen=True, forbid_unknown_fields=True):
     nvml_error: int | None = None
     """NVML's own code when it refused to start (18: library and kernel module differ)."""
     cuda_error: int | None = None
-    """``cuInit``'s code when the driver refused to start (803: as above; 100: no device); negative: the number of the signal
-    that ended the process that called it."""
+    """``cuInit``'s code when the driver refused to start (803: as above; 100: no device), or a signal's number, negative."""
 
 
 class Adapter(Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,7 +159,6 @@ class Xid(Struct, frozen=True, forbid_unknown_fields=True):
     bus_id: str
     code: int
     count: int
-    """How often."""
 
 
 class Disk(Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,8 +19,6 @@ from splatfix.model.source import Source
 from splatfix.model.steps import InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
-
-
 _TABLE = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 

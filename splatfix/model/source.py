@@ -61,8 +61,7 @@ class CodeMatch(Struct, frozen=True, forbid_unknown_fields=True):
     line: int
     text: str
     at_import: bool = True
-    """Of Python: it runs when the file is imported; False inside a function, which breaks when it is called, and in a
-    script that one can do without."""
+    """Of Python: it runs when the file is imported, and the file is no script that one can do without."""
 
 
 class ImportedModule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,12 +75,9 @@ class ImportedModule(Struct, frozen=True, forbid_unknown_fields=True):
     """Only scripts that one can do without import it."""
 
 
-class PackageSource(Struct, frozen=True, forbid_unknown_fields=True):
-    """The face of one splatting package, as its ``__init__.py`` shows it."""
+class PackageFace(Struct, frozen=True, kw_only=True):
+    """How a splatting package is called."""
 
-    module: str = ""
-    native: tuple[str, ...] = ()
-    """Compiled modules that it imports."""
     settings: tuple[str, ...] | None = None
     """Fields of its Settings tuple, in order; None where it has none."""
     settings_defaults: int = 0
@@ -96,6 +92,14 @@ class PackageSource(Struct, frozen=True, forbid_unknown_fields=True):
     """How many values a forward gives back; None where the source does not say."""
     exports: tuple[str, ...] = ()
     """Functions of its compiled module that it calls."""
+
+
+class PackageSource(PackageFace, frozen=True, forbid_unknown_fields=True):
+    """The face of one splatting package, as its ``__init__.py`` shows it."""
+
+    module: str = ""
+    native: tuple[str, ...] = ()
+    """Compiled modules that it imports."""
     values: tuple[str, ...] = ()
     """What a forward gives back, by the names of its variables; () where it is not read."""
     gradients_ignored: tuple[int, ...] = ()
@@ -189,7 +193,6 @@ class ExtensionCall(Struct, frozen=True, forbid_unknown_fields=True):
     positional: int = 0
     """-1 where the call hides its arguments."""
     unpacks: int | None = None
-    """As those of a :class:`RenderCall`."""
     at_least: int = 0
 
 
@@ -279,8 +282,7 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     reads: tuple[str, ...] = ()
     """Environment variables that setup.py, what it imports from beside it, and CMakeLists.txt read."""
     sets: Mapping[str, str | None] = field(default_factory=dict)
-    """Environment variables that setup.py sets, whatever they were before; "" for one that it blanks or removes, None for
-    a computed value."""
+    """Environment variables that setup.py sets; "" for one that it blanks or removes, None for a computed value."""
     arch_variables: tuple[ArchVariable, ...] = ()
     """Those of ``reads`` that name GPU architectures."""
     switches: CudaSwitches = field(default_factory=CudaSwitches)

@@ -22,11 +22,7 @@ from splatfix.knowledge.faces import DeclaredFace
 
 WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 """The backends of drop-ins, which need no compiler, the best first, and what each is."""
-
-
-_TEXTS: dict[str, dict[str, str]] = parse_toml(
-    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-)
+_TEXTS: dict[str, dict[str, str]] = parse_toml(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 class Reason(Struct, frozen=True):
@@ -87,7 +83,6 @@ class InstallTorch(PlannedStep, frozen=True, kw_only=True, tag="install-torch"):
 
     version: str
     tag: str
-    """``cu130``, ``cpu``."""
 
 
 class RunLane(PlannedStep, frozen=True, kw_only=True, tag="run-lane"):

@@ -14,8 +14,8 @@ from splatfix.report.console import shorten_home
 
 _LEVELS = {Status.FAIL: "error", Status.CRASH: "error", Status.WARN: "warning", Status.UNKNOWN: "notice"}
 _PLACE = re.compile(r"(?<![\w./-])([\w.-]+(?:/[\w.-]+)*\.\w+)(?::| line )(\d+)")
-_IN_MESSAGE = {"%": "%25", "\r": "%0D", "\n": "%0A"}
-_IN_PROPERTY = {**_IN_MESSAGE, ":": "%3A", ",": "%2C"}
+_IN_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_IN_PROPERTY = _IN_MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 def of_findings(findings: Iterable[Finding]) -> str:
@@ -50,18 +50,10 @@ def of_certificate(certificate: Certificate) -> str:
 
 
 def _annotation(level: str, title: str, message: str, texts: Iterable[str]) -> str:
-    """One line of it.
-
-    Args:
-        texts: the first place that one of them names is where it is shown.
-    """
+    """One line of it; it is shown at the first place that one of the texts names."""
     location = next(filter(None, map(_PLACE.search, texts)), None)
     properties = {"title": title}
     if location:
         properties = {"file": location[1], "line": location[2], **properties}
-    named = ",".join(f"{name}={_escaped(value, _IN_PROPERTY)}" for name, value in properties.items())
-    return f"::{level} {named}::{_escaped(shorten_home(message), _IN_MESSAGE)}\n"
-
-
-def _escaped(text: str, signs: dict[str, str]) -> str:
-    return "".join(signs.get(sign, sign) for sign in text)
+    named = ",".join(f"{name}={value.translate(_IN_PROPERTY)}" for name, value in properties.items())
+    return f"::{level} {named}::{shorten_home(message).translate(_IN_MESSAGE)}\n"

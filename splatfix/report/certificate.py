@@ -18,16 +18,10 @@ from splatfix.report.marks import ABSENT, Badge, Mark
 from splatfix.report.options import show_suggestion
 from splatfix.report.view import OUTCOMES, CertificateView, count_met, errors_of, headline
 
-_STYLES = {Mark.GOOD: "green", Mark.BAD: "bold red", Mark.UNSURE: "bold yellow"}
-"""Of a headline."""
-
 
 def document(certificate: Certificate, facts: Facts, options: Options | None = None) -> dict[str, Any]:
-    """The content of ``certify``'s JSON document, with the facts it is valid for.
-
-    Args:
-        options: where a diagnosis of these facts explains a failed certification: what to do about it.
-    """
+    """The content of ``certify``'s JSON document, with the facts it is valid for, and the options of a diagnosis of them
+    where that explains a failed certification."""
     return {**to_json(certificate), "options": to_json(options), "facts": to_json(facts)}
 
 
@@ -40,13 +34,8 @@ def show(
     *,
     verbose: bool = False,
 ) -> None:
-    """The outcome in a screenful: verdict, levels, and a line per scene; the report has every criterion.
-
-    Args:
-        report: the page; None where there is none.
-        options: see :func:`document`.
-        verbose: every check, every criterion of every scene, and the table of the baseline too.
-    """
+    """The outcome in a screenful: verdict, levels, and a line per scene; ``report``, the page, has every criterion, and so has
+    this with ``verbose``, with every check and the table of the baseline."""
     view = CertificateView(certificate)
     _show_verdict(console, view.headline, certificate.summary, certificate.reasons, report)
     # before anything else is listed: a reservation qualifies the verdict
@@ -113,21 +102,18 @@ def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> N
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
     """The outcome of a certification in a container, by its JSON document."""
-    reasons = content.get("reasons")
-    texts: list[str] = []
-    if isinstance(reasons, list):  # the image may hold another version of splatfix
-        texts = list(map(str, reasons))
-    # no run level: what the lane was asked for stands in its own report
+    # the image may hold another version of splatfix; no run level: what the lane was asked for stands in its own report
     title = headline(Verdict(content["verdict"]), None, str(content.get("device")))
-    _show_verdict(console, title, f"(lane {lane}) {content.get('summary', '')}", texts, report)
+    summary = f"(lane {lane}) {content.get('summary', '')}"
+    _show_verdict(console, title, summary, content.get("reasons") or (), report)
 
 
 def _show_verdict(
     console: Console, title: Badge, summary: str, reasons: Sequence[str], report: Path | None
 ) -> None:
-    paragraph(console, f"[{_STYLES[title.mark]}]{title.text}:[/] {escape(summary)}", first=0, then=2)
+    paragraph(console, f"[{title.mark.style}]{title.text}:[/] {escape(summary)}", first=0, then=2)
     for reason in reasons:
-        marked(console, Mark.BAD, escape(reason))
+        marked(console, Mark.BAD, escape(str(reason)))
     if report is not None:
         prose(console, "  Report: ", escape(str(report)))
 

@@ -18,22 +18,15 @@ _VERDICTS = {
     Outcome.NOT_MEASURED: Badge(Mark.NONE, "not comparable"),
     Outcome.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
 }
-_NAMES = {
-    "train-memory": "train memory",
-    "eval-memory": "eval memory",
-    "psnr": "PSNR",
-    "ssim": "SSIM",
-    "lpips": "LPIPS",
-}
 # In bytes, as the trainer records them; people read MiB.
 _MEMORY = ("train-memory", "eval-memory")
+_NAMES = dict(zip((*_MEMORY, "psnr", "ssim", "lpips"), HEADERS[3:-1], strict=True))
 
 
 class Baseline(Struct, frozen=True):
     """Each scene beside the baseline's."""
 
     caption: str
-    """What is compared with what, in a sentence."""
     table: Table
     """A row for each scene: ``3.02 (2.90)`` is this run and the baseline; – was not measured."""
     remarks: Sequence[str]
@@ -53,7 +46,7 @@ def baseline_of(comparison: Comparison) -> Baseline:
         speed, change = measures.get("speed"), ABSENT
         if speed is not None and speed.change is not None:
             change = f"{speed.change:+.0%}"
-        others = (_cell(measures.get(name)) for name in (*_MEMORY, "psnr", "ssim", "lpips"))
+        others = (_cell(measures.get(name)) for name in _NAMES)
         rows.append((scene.scene, _cell(speed), change, *others, _VERDICTS[scene.outcome]))
         reasons = []
         if scene.why:
@@ -121,21 +114,17 @@ class Difference(Struct, frozen=True):
     comparison: Comparison
 
 
-_HEADINGS = {
+REPRODUCES = {
     True: Badge(Mark.GOOD, "B reproduces A"),
     False: Badge(Mark.BAD, "B does not reproduce A"),
     None: Badge(Mark.UNKNOWN, "Whether B reproduces A cannot be told"),
 }
-
-
-def heading(difference: Difference) -> Badge:
-    """Return the outcome in a sentence."""
-    return _HEADINGS[difference.reproduces.reached]
+"""Whether ``reproduces`` was reached, in a sentence."""
 
 
 def show(console: Console, difference: Difference) -> None:
     """Show the outcome, then each scene of B beside A's."""
-    badge = heading(difference)
+    badge = REPRODUCES[difference.reproduces.reached]
     paragraph(console, f"{badge.mark.markup} [bold]{badge.text}[/]", first=0, then=2)
     prose(console, "  A: ", escape(difference.a))
     prose(console, "  B: ", escape(difference.b))

@@ -21,9 +21,8 @@ from splatfix.core.step import BLANKS, Command, Step
 from splatfix.core.visible import visible
 from splatfix.report.marks import Mark
 
-# Half a phone's terminal: narrower columns of prose are harder to read than a line of their own.
 _LEAST = 24
-"""Columns that a hanging indent must leave to the text."""
+"""Columns that a hanging indent must leave to the text: narrower ones are harder to read than a line of their own."""
 
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"(?:\\.|[^"\\])*")+""")
 """A word of a shell's command line, its quotes included."""
@@ -41,25 +40,18 @@ def err() -> Console:
     return _console(to_stderr=True)
 
 
-_ENDLESS = 1 << 16
-"""Columns of what is no terminal: grep and people who read a log want the lines unbroken."""
-
-
 class _Console(Console):
     """Shows what a terminal would obey, hide or reorder; only rich's own styles and cursor movements go out as they are.
-
-    Whatever came here unescaped is caught, so nothing depends on every caller.
-    """
+    Whatever came here unescaped is caught, so nothing depends on every caller."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """A string, before rich drops bells and carriage returns from it."""
+        # before rich drops bells and carriage returns from it
         return super().render_str(visible(text, keep=_LAYOUT), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Any renderable."""
         for segment in super().render(renderable, options):
             # control segments are rich's own: the cursor of a progress bar
             if segment.control or segment.text.isprintable():
@@ -78,7 +70,7 @@ def _console(*, to_stderr: bool) -> Console:
         return _Console(stderr=to_stderr, width=int(columns))
     console = _Console(stderr=to_stderr)
     if not console.is_terminal:
-        console.width = _ENDLESS
+        console.width = 1 << 16  # grep and people who read a log want the lines unbroken
     return console
 
 
@@ -113,10 +105,8 @@ def shorten_home(text: str) -> str:
 
 
 def prose(console: Console, head: str, body: str) -> None:
-    """Print ``body`` behind ``head`` (both markup: a mark, a label), its following lines under its first.
-
-    Nothing is broken inside a word, such as a path. Where ``head`` leaves too little room, the body stands below it.
-    """
+    """Print ``body`` behind ``head`` (both markup: a mark, a label), its following lines under its first, or below it where it
+    leaves too little room. Nothing is broken inside a word, such as a path."""
     label, text = Text.from_markup(visible(head), emoji=False), _text(body)
     hang = label.cell_len
     room = console.width - hang
@@ -177,10 +167,8 @@ def show_todo(
 
 
 def show_command(console: Console, command: Command, *, indent: int, windows: bool = os.name == "nt") -> None:
-    """A command on lines of its own, runnable as it is: where it is too long it goes on after the shell's own sign.
-
-    Lines break between words only, and an option stays with its value.
-    """
+    """A command on lines of its own, runnable as it is: where it is too long it goes on after the shell's own sign. Lines
+    break between words only, and an option stays with its value."""
     hang = " " * (indent + 2)
     rows: list[str] = []
     for group in _option_groups(command.shell(windows=windows)):

@@ -14,21 +14,13 @@ from rich.console import Console
 from splatfix.core.step import Command, Step, commands, say
 from splatfix.core.words import beginning, counted
 from splatfix.model import Facts, Finding, Gpu, Status
-from splatfix.report.console import (
-    escape,
-    escape_lines,
-    marked,
-    paragraph,
-    prose,
-    section,
-    show_todo,
-)
+from splatfix.report.console import escape, escape_lines, marked, paragraph, prose, section, show_todo
 from splatfix.report.marks import Mark
 
 if TYPE_CHECKING:
     from splatfix.model.option import Options
 
-_MARKS = {
+MARKS = {
     Status.PASS: Mark.GOOD,
     Status.WARN: Mark.WARNING,
     Status.FAIL: Mark.BAD,
@@ -36,7 +28,6 @@ _MARKS = {
     Status.SKIP: Mark.NONE,
     Status.CRASH: Mark.CRASH,
 }
-_EVIDENCE_SHOWN = 2
 _SECTIONS = {
     "Problems": (Status.FAIL, Status.CRASH),
     "Warnings": (Status.WARN,),
@@ -62,7 +53,6 @@ def show(
     Args:
         options: those that answer the failures; ``why`` is the command that explains all of them.
         aside: why no program here gets a GPU, by the index of each for which that is so.
-        next_steps: what to run next where nothing failed.
         note: what the verdict does not cover.
         verbose: also list the checks that passed, and every piece of evidence, with full paths.
     """
@@ -125,7 +115,7 @@ def show(
                 windows=windows,
                 remedy=remedy,
                 likewise=likewise,
-                most=None if verbose else _EVIDENCE_SHOWN,
+                most=None if verbose else 2,
             )
 
     passed = [item for item in findings if item.status is Status.PASS]
@@ -195,22 +185,15 @@ def show_finding(
     likewise: Sequence[Finding] = (),
     most: int | None = None,
 ) -> None:
-    """Print one finding; one that needs attention with its code and evidence, and what can be done about it.
-
-    Args:
-        short: shortens the paths in prose.
-        evidence: print the evidence whatever the status.
-        remedy: what of its remedy was not printed before; None for all of it.
-        likewise: others of the same kind, of which only the summary is printed.
-        most: so many pieces of evidence at most; None for all.
-    """
+    """Print one finding; one that needs attention with its code and evidence, and what can be done about it (None: all of it).
+    Of others ``likewise`` only the summary is printed, and so many pieces of evidence at ``most``."""
     needs_attention = item.status not in (Status.PASS, Status.SKIP)
     headline = escape(short(item.summary))
     if needs_attention:
         headline += f" [dim]\\[{item.code}][/]"
-    marked(console, _MARKS[item.status], headline)
+    marked(console, MARKS[item.status], headline)
     for other in likewise:
-        marked(console, _MARKS[other.status], escape(short(other.summary)))
+        marked(console, MARKS[other.status], escape(short(other.summary)))
     if needs_attention or evidence:
         new = item.evidence
         if most is not None:

@@ -65,11 +65,7 @@ _MARKS: Mapping[Exit, tuple[Mark, str]] = {
 
 
 def show(console: Console, dry_run: DryRun, exit_code: int, *, why: bool, is_refused: bool = False) -> None:
-    """On the terminal.
-
-    Args:
-        is_refused: whatever it would run on, the run does not pass for what follows.
-    """
+    """On the terminal; ``is_refused``: whatever it would run on, the run does not pass for what follows."""
     mark, verdict = Mark.BAD, "would not pass, for what is said below"
     if not is_refused:
         mark, verdict = _MARKS[Exit(exit_code)]

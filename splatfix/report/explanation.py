@@ -12,9 +12,6 @@ from splatfix.core.words import counted
 from splatfix.explain.model import Explanation, FailureCause, KnownClass
 from splatfix.report.console import escape, prose, show_step, show_todo, table
 
-_ALSO = 3
-"""Causes below the first that are named."""
-
 
 def document(
     explanation: Explanation | None,
@@ -24,14 +21,8 @@ def document(
     command_exit_code: int | None = None,
     classes: Sequence[KnownClass] = (),
 ) -> dict[str, Any]:
-    """Content of the document of ``explain``.
-
-    Args:
-        explanation: None where no log was read, or the command that was run succeeded.
-        collect: what to collect where nothing is recognised.
-        facts: where the facts come from that were used; "" where none were.
-        classes: those that ``--list`` or ``--class`` asked for.
-    """
+    """Content of the document of ``explain``; no explanation where no log was read, or the command that was run succeeded.
+    ``facts`` says where those come from that were used."""
     if explanation is None:
         explanation = Explanation((), (), 0, 0)
     return {
@@ -62,22 +53,19 @@ def show(console: Console, explanation: Explanation, collect: Sequence[Step]) ->
         show_todo(console, collect, indent=2)
         return
     if not explanation.recognised:
-        prose(
-            console,
-            "",
-            "[bold yellow]Not certain[/]: this is the likeliest cause, and the log does not settle it.",
-        )
+        doubt = "this is the likeliest cause, and the log does not settle it."
+        prose(console, "", f"[bold yellow]Not certain[/]: {doubt}")
     first = explanation.causes[0]
     prose(console, "", f"[bold red]{escape(first.name)}[/] {_share(first)}: {escape(first.why)}")
     _show_lines(console, "Shown by", first.lines, first.line_numbers)
     for step in first.fix:
         show_step(console, step, indent=2)
-    for cause in explanation.causes[1 : _ALSO + 1]:
+    for cause in explanation.causes[1:4]:
+        named = f"{escape(cause.name)} {_share(cause)}."
         if cause.consequence_of:
-            text = f"a consequence of {cause.consequence_of}: {_named(cause)}"
-            prose(console, "  ", f"[dim]{text}[/]")
+            prose(console, "  ", f"[dim]a consequence of {cause.consequence_of}: {named}[/]")
         else:
-            prose(console, "  ", f"also possible: {_named(cause)} {escape(cause.why)}")
+            prose(console, "  ", f"also possible: {named} {escape(cause.why)}")
     show_todo(console, collect, indent=2)
 
 
@@ -109,10 +97,6 @@ def _show_lines(console: Console, title: str, lines: Sequence[str], numbers: Seq
         if number is not None:
             head += f"[dim]{number:>6}[/]  "
         prose(console, head, escape(line.strip()))
-
-
-def _named(cause: FailureCause) -> str:
-    return f"{escape(cause.name)} {_share(cause)}."
 
 
 def _share(cause: FailureCause) -> str:

@@ -43,8 +43,7 @@ def show(
         for path, reason in result.skipped:
             marked(console, Mark.UNKNOWN, f"{escape(path)}: {escape(reason)}", indent=0)
     elif result.skipped:
-        example, _ = result.skipped[0]
-        text = f"{counted(len(result.skipped), 'path')} could not be read, such as {escape(example)}"
+        text = f"{counted(len(result.skipped), 'path')} could not be read, such as {escape(result.skipped[0][0])}"
         marked(console, Mark.UNKNOWN, f"{text} (list all with -v)", indent=0)
     if hidden:
         console.print()
@@ -114,13 +113,8 @@ def _file_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
     for fatbin in binary.fatbins:
         entries = []
         for entry in fatbin.entries:
-            row = {
-                "kind": entry.kind.value,
-                "arch": entry.arch,
-                "ptx_version": _version(entry.ptx_version),
-                "compressed": entry.compressed,
-                "debug": entry.debug,
-            }
+            row = {**to_json(entry), "ptx_version": _version(entry.ptx_version)}
+            del row["offset"]
             entries.append(row)
         fatbins.append(entries)
     # by target, so that a script asks for the one it deploys to

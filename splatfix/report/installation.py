@@ -87,12 +87,8 @@ def show_plan(
     why: bool = False,
     verbose: bool = False,
 ) -> None:
-    """The plan's title and what to run next, then its steps; with ``why`` the reasons, and what was rejected.
-
-    Args:
-        next_step: the command that executes it; None when it is executed right away.
-        verbose: each step by itself, as also with ``why``.
-    """
+    """The plan's title and the command that executes it (None when it is executed right away), then its steps, each by itself
+    with ``verbose`` and ``why``; with ``why`` the reasons, and what was rejected."""
     if not plan.steps:  # --backend auto, and what is installed serves already
         headline = f"[bold]Nothing to install[/] in {escape(plan.prefix)}: {escape(plan.title)}"
         marked(console, Mark.GOOD, headline, indent=0)
@@ -151,11 +147,7 @@ def show_fetched(console: Console, folder: Path, fetched: Sequence[FetchedSubmod
 def show_outcome(
     console: Console, outcome: InstallOutcome, next_steps: Sequence[Step] = (), *, verbose: bool = False
 ) -> None:
-    """What was installed and how to undo it, then how far it is verified: rung by rung, or each part by itself.
-
-    Args:
-        verbose: each part by itself.
-    """
+    """What was installed and how to undo it, then how far it is verified: rung by rung, or each part by itself."""
     new = [item for item in outcome.items if not item.up_to_date]
     names = [f"{item.subject} {item.version}" for item in new]
     # drop-ins have splatfix's own version, all of them
@@ -284,12 +276,7 @@ def show_nothing_to_revert(console: Console, prefix: str) -> None:
 
 
 def show_journal(console: Console, entries: Sequence[Entry], prefix: str, python: str) -> None:
-    """How many entries are active and the command that undoes the latest, then a line for each entry, oldest first.
-
-    Args:
-        prefix: the environment as it was named.
-        python: its interpreter.
-    """
+    """How many entries are active and the command that undoes the latest, then a line for each entry, oldest first."""
     active = [entry for entry in entries if entry.active]
     if not active:
         show_nothing_to_revert(console, prefix)

@@ -15,12 +15,8 @@ from splatfix.report.view import OUTCOMES, CertificateView, count_met
 
 
 def markdown(certificate: Certificate, options: Options | None = None, sha256: str = "") -> str:
-    """The report for people, as Markdown: summary, configuration, results, validation, troubleshooting, how to reproduce.
-
-    Args:
-        options: where a diagnosis of the same facts explains a failed certification: what to do about it.
-        sha256: of its certificate.json, where there is one.
-    """
+    """The report for people, as Markdown: summary, configuration, results, validation, troubleshooting (with the
+    options of a diagnosis, where one explains a failed certification), how to reproduce."""
     view = CertificateView(certificate)
     criteria: list[Criterion] = []  # not those of the diagnosis: "27 of 27" is about training
     for run in certificate.scenes:

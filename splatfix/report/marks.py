@@ -12,43 +12,24 @@ ABSENT = "–"
 
 
 class Mark(Enum):
-    """A mark; its value is the class that the style sheet of the pages has for it."""
+    """A mark: its class in the style sheet of the pages, its sign (colours alone say nothing to who does not see them), and
+    rich's style of it."""
 
-    GOOD = "good"
-    BAD = "bad"
-    UNSURE = "unsure"
+    GOOD = ("good", "✓", "green")
+    BAD = ("bad", "✗", "bold red")
+    UNSURE = ("unsure", "?", "bold yellow")
     """Measured, and it decides nothing."""
-    NONE = "none"
+    NONE = ("none", "–", "dim")
     """Not measured, or skipped."""
-    UNKNOWN = "unknown"
+    UNKNOWN = ("unknown", "?", "magenta")
     """A fact is missing. A colour of its own: unlike UNSURE it may change once the fact is there."""
-    WARNING = "warning"
-    RESERVATION = "reservation"
-    CRASH = "crash"
+    WARNING = ("warning", "!", "yellow")
+    RESERVATION = ("reservation", "!", "bold yellow")
+    CRASH = ("crash", "☠", "bold red")
 
-    @property
-    def sign(self) -> str:
-        """One character: colours alone say nothing to who does not see them."""
-        return _SHOWN[self][0]
-
-    @property
-    def markup(self) -> str:
-        """The sign as rich's markup."""
-        sign, style = _SHOWN[self]
-        return f"[{style}]{sign}[/]"
-
-
-# Each mark's sign, and rich's style of it.
-_SHOWN = {
-    Mark.GOOD: ("✓", "green"),
-    Mark.BAD: ("✗", "bold red"),
-    Mark.UNSURE: ("?", "bold yellow"),
-    Mark.NONE: ("–", "dim"),
-    Mark.UNKNOWN: ("?", "magenta"),
-    Mark.WARNING: ("!", "yellow"),
-    Mark.RESERVATION: ("!", "bold yellow"),
-    Mark.CRASH: ("☠", "bold red"),
-}
+    def __init__(self, css: str, sign: str, style: str) -> None:
+        self.css, self.sign, self.style = css, sign, style
+        self.markup = f"[{style}]{sign}[/]"
 
 
 class Badge(Struct, frozen=True):
@@ -60,22 +41,8 @@ class Badge(Struct, frozen=True):
     """The text where neither a colour nor a sign stands beside it; "" is the same text."""
 
 
-class Link(Struct, frozen=True):
-    """A text that leads somewhere."""
-
-    text: str
-    target: str
-    """A URL, quoted already."""
-
-
-class Code(Struct, frozen=True):
-    """A name or digest of a program's."""
-
-    text: str
-
-
 class Table(Struct, frozen=True):
-    """Rows of as many cells as there are headers; of plain texts and what is above, which each form escapes."""
+    """Rows of as many cells as there are headers; of plain texts and badges, which each form escapes."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Any]]

@@ -29,12 +29,7 @@ def show(
     page: str,
     refused: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """How many there are of each verdict, the groups with their fix, and what could not be read.
-
-    Args:
-        refused: lanes without a certificate, and why.
-        page: where the HTML page is; "" where nothing was merged.
-    """
+    """How many there are of each verdict, the groups with their fix, and what could not be read (``page``: the HTML page)."""
     headline = f"[bold]{merged.title}[/]"
     if merged.badges:
         headline += f": {', '.join(badge.text for badge in merged.badges)}"
@@ -86,19 +81,13 @@ def markdown(
 def comma_separated(
     merged: Merged, unreadable: Sequence[tuple[str, str]], refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """A row for each certificate, and of what gave none its name and why, as RFC 4180 has them.
-
-    What a spreadsheet would run as a formula has an apostrophe before it (OWASP, CSV injection): names are a stranger's.
-    """
+    """A row for each certificate, and of what gave none its name and why, as RFC 4180 has them. What a spreadsheet would run
+    as a formula has an apostrophe before it (OWASP, CSV injection): names are a stranger's."""
     rows: list[Sequence[str]] = [_COLUMNS]
     for cell in merged.cells:
         for entry in cell.certificates:
-            rows.append(
-                (
-                    *(entry.file, entry.sha256, entry.verdict.value, entry.issued),
-                    *(cell.gpu, cell.driver, cell.torch, cell.stack, entry.suite, entry.problem),
-                )
-            )
+            begins = (entry.file, entry.sha256, entry.verdict.value, entry.issued)
+            rows.append((*begins, cell.gpu, cell.driver, cell.torch, cell.stack, entry.suite, entry.problem))
     for name, reason in (*refused, *unreadable):
         rows.append((name, *("" for _ in _COLUMNS[2:]), reason))
     text = io.StringIO()

@@ -11,20 +11,10 @@ from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.step import run
 from splatfix.core.words import counted, few
 from splatfix.model.option import Options
+from splatfix.report import recorded
 from splatfix.report.marks import Badge, Table
-from splatfix.report.recorded import (
-    PARTS,
-    SUCCESS,
-    Fix,
-    Problem,
-    driver_of,
-    fix_of,
-    gpu_of,
-    natural,
-    parts_of,
-    problems_of,
-)
 from splatfix.report.view import VERDICTS
+from splatfix.report.wording import PARTS
 
 MOST_VALUES = 5
 """Values of certified certificates that a group names."""
@@ -71,7 +61,6 @@ class Cell(Struct, frozen=True):
     certificates: tuple[Listed, ...]
 
     def count(self, verdict: Verdict) -> int:
-        """How many have that verdict."""
         return sum(item.verdict is verdict for item in self.certificates)
 
 
@@ -88,7 +77,7 @@ class Group(Struct, frozen=True):
     also: tuple[str, ...]
     """What else failed in them."""
     part: str
-    """The first part, in the order of :data:`splatfix.report.recorded.PARTS`, in which they differ from every certified
+    """The first part, in the order of :data:`splatfix.report.wording.PARTS`, in which they differ from every certified
     certificate that is equal in the parts before it; "" where there is none."""
     label: str
     value: str
@@ -96,7 +85,7 @@ class Group(Struct, frozen=True):
     """Values of that part in those certified ones."""
     in_common: tuple[str, ...]
     """What two or more of them all have, and not every certified certificate: ``driver 535.183.01``."""
-    fix: Fix
+    fix: recorded.Fix
     """One for all."""
     advised: int
     """How many of the certificates themselves advise it; 0 where none has any advice."""
@@ -123,7 +112,6 @@ class Group(Struct, frozen=True):
 
     @property
     def peers(self) -> str:
-        """What the certified ones have there."""
         return few([value for value in self.certified_with if value])
 
     @property
@@ -144,7 +132,6 @@ class Merged(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """How many there are."""
         return counted(sum(self.verdicts.values()), "certificate")
 
     @property
@@ -170,7 +157,7 @@ class Merged(Struct, frozen=True):
             stacks.setdefault(cell.stack, []).append(cell)
         for stack, cells in stacks.items():
             # 2.9 before 2.13, as people read versions
-            torches = sorted({cell.torch for cell in cells}, key=natural)
+            torches = sorted({cell.torch for cell in cells}, key=recorded.natural)
             by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
             rows = []
             for gpu, driver in dict.fromkeys((cell.gpu, cell.driver) for cell in cells):
@@ -189,25 +176,20 @@ class Summary(Struct, frozen=True):
     """GPU, driver, torch and stack."""
     parts: tuple[str, ...]
     """In the order of PARTS; "" for what was not recorded."""
-    first: Problem | None
+    first: recorded.Problem | None
     others: tuple[str, ...]
-    fix: Fix | None
+    fix: recorded.Fix | None
 
 
 def summary_of(
     file: str, link: str, certificate: Certificate, options: Options | None, sha256: str = ""
 ) -> Summary:
-    """What merging keeps of a certificate.
-
-    Args:
-        file, link, sha256: see :class:`Listed`.
-        options: what a diagnosis of the same environment advised.
-    """
-    problems = list(problems_of(certificate))
+    """What merging keeps of a certificate; ``options`` are what a diagnosis of the same environment advised."""
+    problems = list(recorded.problems_of(certificate))
     first, fix, problem = None, None, ""
     if problems:
         first = problems[0]
-        fix, problem = fix_of(options, first), f"{first.kind} {first.code}"
+        fix, problem = recorded.fix_of(options, first), f"{first.kind} {first.code}"
     entry = Listed(
         file,
         link,
@@ -218,14 +200,14 @@ def summary_of(
         problem,
         sha256,
     )
-    torch, recorded = certificate.environment.get("torch", ""), parts_of(certificate)
+    torch, parts = certificate.environment.get("torch", ""), recorded.parts_of(certificate)
     # the renderer that was asked for, and the implementation that ran
     stack = ": ".join(filter(None, (certificate.renderer, certificate.environment.get("renderer"))))
     return Summary(
         entry,
         not entry.remark,
-        (gpu_of(certificate), driver_of(certificate), torch, stack),
-        tuple(recorded.get(part, "") for part in PARTS),
+        (recorded.gpu_of(certificate), recorded.driver_of(certificate), torch, stack),
+        tuple(parts.get(part, "") for part in PARTS),
         first,
         tuple(dict.fromkeys(item.code for item in problems if first and item.code != first.code)),
         fix,
@@ -240,21 +222,13 @@ def merge(summaries: Sequence[Summary]) -> Merged:
     entries: dict[tuple[str, str, str, str], list[Listed]] = {}
     for item in summaries:
         entries.setdefault(item.cell, []).append(item.entry)
-
-    def by_stack(cell: tuple[str, str, str, str]) -> tuple[Any, ...]:
-        gpu, driver, torch, stack = cell
-        return tuple(map(natural, (stack, gpu, driver, torch)))
-
-    cells = [Cell(*cell, _newest(entries[cell])) for cell in sorted(entries, key=by_stack)]
-    return Merged(verdicts, tuple(cells), tuple(groups))
+    # the stack first, which is the last part of a cell
+    ordered = sorted(entries, key=lambda cell: [*map(recorded.natural, (cell[-1], *cell[:-1]))])
+    return Merged(verdicts, tuple(Cell(*cell, _newest(entries[cell])) for cell in ordered), tuple(groups))
 
 
 def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
     return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
-
-
-_Node = dict[str, Any]
-"""A tree of the parts of certified certificates: by the first part, then by the second, and so on."""
 
 
 class Peers:
@@ -263,7 +237,8 @@ class Peers:
     def __init__(self, items: Iterable[tuple[str, ...]]) -> None:
         # in the order they came, each once: the same certificates give the same report
         self._parts = list(dict.fromkeys(items))
-        self._tree: _Node = {}
+        # by the first part, then by the second, and so on
+        self._tree: dict[str, Any] = {}
         for parts in self._parts:
             node = self._tree
             for value in parts:
@@ -298,22 +273,22 @@ class Peers:
 
 
 def _groups(summaries: Sequence[Summary]) -> Iterator[Group]:
-    succeeded = [item for item in summaries if item.entry.verdict in SUCCESS]
+    succeeded = [item for item in summaries if item.entry.verdict in recorded.SUCCESS]
     # a diagnosis that passed shows nothing about a training that failed
     certified = {
         True: Peers(item.parts for item in succeeded if item.trains),
         False: Peers(item.parts for item in succeeded),
     }
     # The same criterion fails for many reasons: a group shares the problem and the first cause that differs.
-    groups: dict[tuple[Problem, int, str], list[Summary]] = {}
-    peers: dict[tuple[Problem, int, str], Counter[str]] = {}
+    groups: dict[tuple[recorded.Problem, int, str], list[Summary]] = {}
+    peers: dict[tuple[recorded.Problem, int, str], Counter[str]] = {}
     for item in summaries:
-        if item.entry.verdict in SUCCESS:
+        if item.entry.verdict in recorded.SUCCESS:
             continue
         at, values = certified[item.trains].first_difference(item.parts)
-        problem = Problem("run", "no-reason-recorded", "")
+        problem = recorded.Problem("run", "no-reason-recorded", "")
         if item.first:
-            problem = Problem(item.first.kind, item.first.code, "")
+            problem = recorded.Problem(item.first.kind, item.first.code, "")
         key = (problem, at, item.parts[at] if at >= 0 else "")
         groups.setdefault(key, []).append(item)
         peers.setdefault(key, Counter()).update(values)
@@ -321,7 +296,7 @@ def _groups(summaries: Sequence[Summary]) -> Iterator[Group]:
         problem, at, value = key
         others = Counter(code for item in items for code in item.others)
         advice = Counter(item.fix for item in items if item.fix is not None)
-        fix, advised = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),)), 0
+        fix, advised = recorded.Fix("look for the cause where it failed", (run("splatfix", "diagnose"),)), 0
         if advice:  # one fix for all: what most of them advise
             fix, advised = advice.most_common(1)[0]
         in_common: tuple[str, ...] = ()

@@ -23,11 +23,8 @@ def show_suggestion(
     windows: bool = _WINDOWS,
     told_below: Collection[str] = (),
 ) -> None:
-    """The advised option with its steps, what else is needed, and the others by title with the command that explains.
-
-    Args:
-        told_below: summaries of findings that are told in full further down; here their codes do.
-    """
+    """The advised option with its steps, what else is needed (by its code where its summary is ``told_below`` in full), and
+    the others by title with the command that explains."""
     advice = options.advice
     if advice is None:
         return
@@ -78,8 +75,7 @@ def show_options(console: Console, options: Options) -> None:
 
 
 def show_steps(console: Console, option: Plan, *, why: bool = False, windows: bool = _WINDOWS) -> None:
-    """The steps in order, each with its command on a line of its own; what a build sets and edits, and with ``why``
-    the reasons of each."""
+    """The steps in order, each with its command; what a build sets and edits, and with ``why`` the reasons of each."""
     number = 0
     for step in option.steps:
         # a command without a text belongs to the step before, and is not counted
@@ -96,11 +92,7 @@ def show_steps(console: Console, option: Plan, *, why: bool = False, windows: bo
 
 
 def show_phases(console: Console, option: Plan, *, lines: bool = True) -> None:
-    """The steps, those of one kind together; what all builds set stands once.
-
-    Args:
-        lines: each variable and edit of a build on a line of its own.
-    """
+    """The steps, those of one kind together; what all builds set stands once, with ``lines`` each on a line of its own."""
     by_kind: dict[str, list[Step]] = {}
     for step in option.steps:
         kind = step.text
@@ -135,11 +127,9 @@ def show_phases(console: Console, option: Plan, *, lines: bool = True) -> None:
                 whose = "" if len(subjects) == len(builds) else f"{escape(few(subjects))}: "
                 console.print(f"     {whose}{setting}", soft_wrap=True)
             for rule, edited in files_by_rule.items():
-                prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(edited, _FILES_SHOWN)))
+                prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(edited, most=2)))
 
 
-_FILES_SHOWN = 2
-"""Of an edit, beside the plan's phases; the steps name more."""
 _TOGETHER = {"build-wheel", "make-drop-in", "verify-wheel", "install-wheel", "check-import"}
 
 

@@ -3,19 +3,11 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
+from rich import progress as moving
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Column
 from rich.text import Text
 
@@ -91,23 +83,22 @@ def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], No
     yield show
 
 
-class _Bars(Progress):
+class _Bars(moving.Progress):
     """A bar for each thing that ran, and below them what is known of the last: that line may be long, and wraps."""
 
     def __init__(self, **options: Any) -> None:
         # set before rich's own __init__, which draws already
-        self._tasks_by_name: dict[str, TaskID] = {}
+        self._tasks_by_name: dict[str, moving.TaskID] = {}
         self._state = ""
         super().__init__(
-            TextColumn("{task.description:<12}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
+            moving.TextColumn("{task.description:<12}"),
+            moving.BarColumn(),
+            moving.TaskProgressColumn(),
+            moving.TimeElapsedColumn(),
             **options,
         )
 
     def show(self, where: str, state: Mapping[str, Any]) -> None:
-        """See :func:`training`."""
         if where not in self._tasks_by_name:
             # one thing runs after the other: what ran before is over
             self._state = ""
@@ -123,124 +114,102 @@ class _Bars(Progress):
             self.update(task, total=state["iterations"], completed=state["iteration"])
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """See :class:`rich.progress.Progress`."""
         yield self.make_tasks_table(self.tasks)
         if self._state:
             yield Text(self._state, overflow="fold")
-
-
-_Key = tuple[str, str]
-"""Kind and subject of an step: builds of several packages run at the same time."""
-
-
-def _key(step: InstallStep) -> _Key:
-    return step.kind, step.subject
 
 
 # What takes no time that anybody waits for: the plan names it, and the outcome says what it showed.
 _QUICK = {"make-drop-in", "verify-wheel", "edit-source", "install-wheel", "check-import"}
 
 
-class _ConsoleProgress(InstallProgress, AbstractContextManager["_ConsoleProgress"]):
-    """Writes to a console (standard error)."""
+@contextmanager
+def install_progress(
+    console: Console, *, verbose: bool = False, every: float = _EVERY
+) -> Iterator[InstallProgress]:
+    """The listener that suits the console (standard error).
 
-    def __init__(self, console: Console, *, verbose: bool) -> None:
+    Args:
+        verbose: every step when it begins and ends; in a log, every line about what a step is at.
+        every: in a log, after so many seconds a step that is still under way says so.
+    """
+    if not _is_live(console):
+        logged, over = _LoggedProgress(console, verbose), threading.Event()
+        reminder = threading.Thread(target=logged.remind, args=(over, every), daemon=True)
+        start(reminder)
+        try:
+            yield logged
+        finally:
+            over.set()
+            if reminder.is_alive():
+                reminder.join()
+        return
+    doing = "{task.description}  [dim]{task.fields[doing]}[/]"
+    with moving.Progress(
+        moving.SpinnerColumn(),
+        # the time comes first: a narrow terminal cuts off the end of a line
+        moving.TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
+        moving.TextColumn(doing, table_column=Column(no_wrap=True, ratio=1)),
+        console=console,
+        transient=True,
+        expand=True,
+    ) as rows:
+        yield _LiveProgress(console, verbose, rows)
+
+
+class _ConsoleProgress(InstallProgress):
+    def __init__(self, console: Console, verbose: bool) -> None:
         self._console, self._verbose = console, verbose
 
     def _is_told(self, step: InstallStep) -> bool:
         return self._verbose or step.kind not in _QUICK
 
+    def _key(self, step: InstallStep) -> tuple[str, str]:
+        # builds of several packages run at the same time
+        return step.kind, step.subject
+
     def end(self, step: InstallStep, result: str) -> None:
-        """See :class:`InstallProgress`."""
-        if not self._is_told(step):
-            return
-        text = f"{escape(step.kind)} {escape(step.subject)}: {escape(result)}"
-        marked(self._console, Mark.GOOD, text, indent=0)
-
-
-def install_progress(console: Console, *, verbose: bool = False, every: float = _EVERY) -> _ConsoleProgress:
-    """The listener that suits the console.
-
-    Args:
-        verbose: every step when it begins and ends; in a log, every line about what an step is at.
-        every: in a log, after so many seconds an step that is still under way says so.
-    """
-    if _is_live(console):
-        return _LiveProgress(console, verbose=verbose)
-    return _LoggedProgress(console, verbose=verbose, every=every)
+        if self._is_told(step):
+            text = f"{escape(step.kind)} {escape(step.subject)}: {escape(result)}"
+            marked(self._console, Mark.GOOD, text, indent=0)
 
 
 class _LiveProgress(_ConsoleProgress):
     """A moving line for each step under way."""
 
-    def __init__(self, console: Console, *, verbose: bool) -> None:
-        super().__init__(console, verbose=verbose)
-        self._tasks: dict[_Key, TaskID] = {}
-        # the time comes first: a narrow terminal cuts off the end of a line
-        time_column = Column(no_wrap=True, min_width=len("0:00:00"))
-        self._rows = Progress(
-            SpinnerColumn(),
-            TimeElapsedColumn(table_column=time_column),
-            TextColumn(
-                "{task.description}  [dim]{task.fields[doing]}[/]",
-                table_column=Column(no_wrap=True, ratio=1),
-            ),
-            console=console,
-            transient=True,
-            expand=True,
-        )
-
-    def __enter__(self) -> _ConsoleProgress:
-        self._rows.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._rows.stop()
+    def __init__(self, console: Console, verbose: bool, rows: moving.Progress) -> None:
+        super().__init__(console, verbose)
+        self._rows = rows
+        self._tasks: dict[tuple[str, str], moving.TaskID] = {}
 
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
-        """See :class:`InstallProgress`."""
         label = escape(f"[{number}/{total}] {step.kind} {step.subject}")
-        self._tasks[_key(step)] = self._rows.add_task(label, total=None, doing="")
+        self._tasks[self._key(step)] = self._rows.add_task(label, total=None, doing="")
 
     def doing(self, step: InstallStep, text: str) -> None:
-        """See :class:`InstallProgress`."""
-        task = self._tasks.get(_key(step))
+        task = self._tasks.get(self._key(step))
         if task is not None:  # a last line of a build may come after its end
             self._rows.update(task, doing=escape(text), refresh=True)
 
     def end(self, step: InstallStep, result: str) -> None:
-        """See :class:`InstallProgress`."""
-        task = self._tasks.pop(_key(step), None)
+        task = self._tasks.pop(self._key(step), None)
         if task is not None:
             self._rows.remove_task(task)
         super().end(step, result)
 
 
 class _LoggedProgress(_ConsoleProgress):
-    """Lines of a log. A thread of its own says now and then that an step is still under way, for how long, and at what:
+    """Lines of a log. A thread of its own says now and then that a step is still under way, for how long, and at what:
     CI systems end a job that prints nothing, and one file of CUDA may compile for twenty minutes."""
 
-    def __init__(self, console: Console, *, verbose: bool, every: float) -> None:
-        super().__init__(console, verbose=verbose)
-        self._every = every
+    def __init__(self, console: Console, verbose: bool) -> None:
+        super().__init__(console, verbose)
         self._lock = threading.Lock()
-        self._under_way: dict[_Key, tuple[float, str]] = {}
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._remind, name="install-progress", daemon=True)
-
-    def __enter__(self) -> _ConsoleProgress:
-        start(self._thread)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._under_way: dict[tuple[str, str], tuple[float, str]] = {}
 
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
-        """See :class:`InstallProgress`."""
         with self._lock:
-            self._under_way[_key(step)] = (time.monotonic(), "")
+            self._under_way[self._key(step)] = (time.monotonic(), "")
         if not self._is_told(step):
             return
         self._console.print(escape(f"[{number}/{total}] {step.text}"), soft_wrap=True)
@@ -248,29 +217,28 @@ class _LoggedProgress(_ConsoleProgress):
             self._console.print(f"      log: {escape(log)}", soft_wrap=True)
 
     def doing(self, step: InstallStep, text: str) -> None:
-        """See :class:`InstallProgress`."""
         with self._lock:
-            if _key(step) in self._under_way:
-                began, _ = self._under_way[_key(step)]
-                self._under_way[_key(step)] = (began, text)
+            if self._key(step) in self._under_way:
+                began, _ = self._under_way[self._key(step)]
+                self._under_way[self._key(step)] = (began, text)
         if self._verbose:
             self._console.print(f"      {escape(step.subject)}: {escape(text)}", soft_wrap=True)
 
     def end(self, step: InstallStep, result: str) -> None:
-        """See :class:`InstallProgress`."""
         with self._lock:
-            self._under_way.pop(_key(step), None)
+            self._under_way.pop(self._key(step), None)
         super().end(step, result)
 
-    def _remind(self) -> None:
-        while not self._over.wait(self._every):
+    def remind(self, over: threading.Event, every: float) -> None:
+        """Say every so many seconds what is under way, until it is over."""
+        while not over.wait(every):
             now = time.monotonic()
             with self._lock:
                 under_way = list(self._under_way.items())
             for (_, subject), (began, text) in under_way:
-                if now - began < self._every / 2:  # what has just begun has just said so
-                    continue
                 seconds = now - began
+                if seconds < every / 2:  # what has just begun has just said so
+                    continue
                 lasted = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
                 state = ", ".join(filter(None, (lasted, text)))
                 self._console.print(escape(f"      {subject}: {state}"), soft_wrap=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -12,39 +12,6 @@ from splatfix.core.step import Step
 from splatfix.model.option import Options
 from splatfix.report.results import number, resolution
 
-PARTS: Mapping[str, str] = {
-    "device": "device",
-    "processor": "processor",
-    "gpu-limits": "GPU clocks and power limit",
-    "driver": "driver",
-    "system": "operating system",
-    "python": "Python",
-    "torch": "torch",
-    "torch-cuda": "torch's CUDA",
-    "asked-renderer": "renderer asked for",
-    "renderer": "rasterizer that ran",
-    "ssim": "SSIM that ran",
-    "knn": "kNN that ran",
-    "optimizer": "optimizer that ran",
-    "splatfix": "splatfix",
-    "commit": "splatfix's commit",
-    "sources": "trainer's sources",
-    "run-level": "run level",
-    "suite": "suite",
-    "iterations": "iterations",
-    "resolution": "resolution",
-    "strategy": "strategy",
-    "seed": "seed",
-    "scenes": "scenes' SHA-256",
-    "host": "CPU beside the GPU",
-    "card": "GPU's id",
-}
-"""What a result may depend on, in the order of causation: what stands first can change what follows and not the other way
-round. The hardware, the driver that runs it, the system, then Python, torch and what is built on it, splatfix, and what was
-asked for. Last what should not matter: the CPU that feeds a GPU, and which card of one model it was."""
-
-# The parts of a trainer that an extension may replace.
-_IMPLEMENTED = ("renderer", "ssim", "knn", "optimizer")
 SUCCESS = (Verdict.CERTIFIED, Verdict.REHEARSED)
 
 
@@ -64,7 +31,7 @@ def driver_of(certificate: Certificate) -> str:
 
 
 def parts_of(certificate: Certificate) -> dict[str, str]:
-    """Those of :data:`PARTS` that it recorded."""
+    """Those of :data:`splatfix.report.wording.PARTS` that it recorded."""
     environment, under_way = certificate.environment, certificate.under_way
     records = {run.scene: run.record for run in certificate.scenes}
     if under_way.get("run"):  # of the scene that was under way what it had told by then
@@ -120,7 +87,7 @@ def _parts_of_run(record: TrainingRecord) -> dict[str, str]:
         "seed": str(record.config.seed) if isinstance(record.config.seed, int) else "",
         "scenes": (record.scene_sha256 or "")[:16],
     }
-    for part in _IMPLEMENTED:
+    for part in ("renderer", "ssim", "knn", "optimizer"):  # what an extension may replace
         item = record.implementations.get(part, Implementation())
         parts[part] = " ".join(filter(None, (item.name, item.version, item.engine)))
         if item.sha256:
@@ -137,13 +104,7 @@ class Problem(Struct, frozen=True):
     """Of the criterion or the finding; the kernel's or level's name; ``interrupted``, ``unfinished``."""
     measured: str
     why: str = ""
-    """What it means in practice; "" where the certificate does not say."""
     advice: str = ""
-    """What to do about it; "" where the certificate does not say."""
-
-
-AGAIN = "run it again"
-"""What to do about a run that did not come to its end."""
 
 
 class Fix(Struct, frozen=True):
@@ -162,10 +123,9 @@ def problems_of(certificate: Certificate) -> Iterator[Problem]:
     for rung in certificate.proof:
         if rung.reached is False:
             yield Problem("level", rung.name.value, rung.shown_by)
-    if certificate.interrupted:
-        yield Problem("run", "interrupted", certificate.summary, advice=AGAIN)
-    if certificate.unfinished:
-        yield Problem("run", "unfinished", certificate.summary, advice=AGAIN)
+    for code in ("interrupted", "unfinished"):
+        if getattr(certificate, code):
+            yield Problem("run", code, certificate.summary, advice="run it again")
     yield from _judged(certificate, Outcome.UNDETERMINED)
 
 
@@ -176,8 +136,7 @@ def _judged(certificate: Certificate, outcome: Outcome) -> Iterator[Problem]:
             yield Problem("diagnosis", item.code, item.measured, item.why, item.advice)
     for kernel in certificate.kernels:
         if kernel.outcome is outcome:
-            detail = kernel.detail or "differs from its float64 reference"
-            yield Problem("kernel", kernel.name, detail)
+            yield Problem("kernel", kernel.name, kernel.detail or "differs from its float64 reference")
     for run in certificate.scenes:
         for item in first_causes(run.criteria):
             if item.outcome is outcome:
@@ -197,13 +156,10 @@ def fix_of(options: Options | None, first: Problem) -> Fix | None:
     return Fix(first.advice, ()) if first.advice else None
 
 
-_DIGITS = re.compile(r"(\d+)")
-
-
 def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts ``2.9`` before ``2.13``."""
     key = []
-    for piece in _DIGITS.split(name):
+    for piece in re.split(r"(\d+)", name):
         # 18 digits: int() refuses thousands of them, and no version has as many
         key.append((int(piece[:18]), "") if piece.isdecimal() else (-1, piece))
     return key

@@ -5,35 +5,14 @@ from collections.abc import Sequence
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
 from splatfix.report.marks import ABSENT
-
-HEADERS = (
-    "iterations",
-    "resolution",
-    "training views",
-    "Gaussians",
-    "PLY",
-    "time",
-    "it/s",
-    "loss",
-    "training PSNR",
-    "held-out PSNR",
-    "SSIM",
-    "LPIPS",
-    "peak memory",
-)
-"""Of :func:`row`; scene and result, which each form shows in its own way, come before."""
-
-
-SHORTEST_PUBLISHED = 7_000
-"""Iterations. Kerbl et al. 2023 publish figures at 7,000 and 30,000."""
-
+from splatfix.report.wording import RESULTS_LEGEND, SHORT_RUN
 
 SPREAD = {"PSNR": 0.045, "SSIM": 0.021}
 """How far runs of the quick suite with one seed lay apart, relative: tests/records/seed_spread.json."""
 
 
 def row(run: SceneRun) -> tuple[str, ...]:
-    """A scene's results, a cell for each of HEADERS: ``2,600 → 6,045`` is from the start to the end."""
+    """A scene's results, a cell for each of RESULTS: ``2,600 → 6,045`` is from the start to the end."""
     record = run.record
     heldout = record.heldout
     return (
@@ -59,21 +38,12 @@ def legend(runs: Sequence[SceneRun]) -> str:
     memory = "resident, Python and torch included"
     if any(record.memory.cuda for record in records):
         memory = "allocated on the GPU"
-    text = (
-        "PSNR, SSIM and LPIPS are means over views: SSIM, LPIPS and held-out PSNR over views that were not trained on, "
-        "training PSNR over as many that were. Higher is better, of LPIPS and loss lower. Loss is the mean of the first and "
-        "of the last ten iterations. Time includes loading and evaluation, it/s (iterations per second) does not. Peak memory "
-        f"is that of training / evaluation, {memory}."
-    )
+    text = RESULTS_LEGEND.format(memory=memory)
     lengths = [record.iterations for record in records if record.iterations is not None]
-    # said before the figures are explained: people compare a PSNR of 300 iterations with the paper's
-    if lengths and min(lengths) < SHORTEST_PUBLISHED:
+    # Kerbl et al. 2023 publish figures at 7,000 and 30,000
+    if lengths and min(lengths) < 7_000:
         spread = " and ".join(f"{share:.1%} in {name}" for name, share in SPREAD.items())
-        text = (
-            "Short run: figures are not comparable with published ones (7,000 or 30,000 iterations). Runs of 200 and 300 "
-            f"iterations with one seed lay up to {spread} apart where gradients had a GPU's rounding noise, imitated; on a CPU "
-            f"they are equal. {text}"
-        )
+        text = f"{SHORT_RUN.format(spread=spread)} {text}"
     lpips = {record.heldout.lpips_note for record in records} - {""}
     if lpips:
         text += f" LPIPS: {', '.join(sorted(lpips))}."

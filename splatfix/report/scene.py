@@ -3,6 +3,7 @@
 import base64
 import io
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -16,7 +17,7 @@ from splatfix.core.words import counted, few
 from splatfix.facts.scene.model import PILLOW_FORMATS, Scene, Vector
 from splatfix.model import Status
 from splatfix.report.console import escape, marked, prose, section
-from splatfix.report.diagnosis import show_finding
+from splatfix.report.diagnosis import MARKS, show_finding
 from splatfix.report.diagnosis_document import finding_json
 from splatfix.report.marks import Mark, Table
 
@@ -24,22 +25,16 @@ MOST_PHOTOS = 60
 """On a contact sheet, evenly spaced."""
 _THUMBNAIL, _MOST_DECODED = 160, 1 << 31
 """Pixels of one, and of all photos that are decoded for them: sixty PNGs of 24 million take half a minute."""
-_MOST_POINTS = 3000
-_INNER = 0.95
-"""Share of the points that the drawing is sized for: a few lie far away."""
-_MARKS: Mapping[Status, Mark] = {Status.FAIL: Mark.BAD, Status.WARN: Mark.WARNING, Status.SKIP: Mark.NONE}
 
 
 def headline(checked: CheckedScene) -> str:
     """The scene in one sentence."""
     scene = checked.scene
-    failures = sum(finding.status is Status.FAIL for finding in checked.findings)
-    warnings = sum(finding.status is Status.WARN for finding in checked.findings)
+    number = Counter(finding.status for finding in checked.findings)
     problems = []
-    if failures:
-        problems.append(counted(failures, "problem"))
-    if warnings:
-        problems.append(counted(warnings, "warning"))
+    for status, noun in ((Status.FAIL, "problem"), (Status.WARN, "warning")):
+        if number[status]:
+            problems.append(counted(number[status], noun))
     name = scene.folder.name or scene.folder
     if not scene.images:
         return f"{name}: not a scene that a trainer can load"
@@ -132,39 +127,23 @@ def page(checked: CheckedScene) -> str:
     """The same as one HTML file, with a contact sheet."""
     from splatfix.report import html  # templates and certificates, which nothing else here needs
 
-    findings = [
-        (
-            _MARKS[item.status].value,
-            item.summary,
-            item.code,
-            "; ".join(entry.value for entry in item.evidence),
-            [step.text or " ".join(step.command.argv if step.command else ()) for step in item.remedy],
-        )
-        for item in checked.findings
-    ]
-    rows = []
-    for verdict in checked.stacks:
-        rows.append((verdict.reader, answer(verdict), verdict.source))
+    rows = [(verdict.reader, answer(verdict), verdict.source) for verdict in checked.stacks]
     return html.page(
         "scene.html",
         headline=headline(checked),
-        mark=(Mark.BAD if checked.verdict else Mark.GOOD).value,
+        mark=(Mark.BAD if checked.verdict else Mark.GOOD).css,
         facts=[(name, value) for name, value in facts_of(checked) if value],
-        findings=findings,
+        findings=checked.findings,
+        marks=MARKS,
         stacks=Table(("loader", "verdict", "read in"), rows),
         drawing=from_above(checked.scene),
         photos=thumbnails(checked.scene),
     )
 
 
-Drawing = Mapping[str, Sequence[tuple[float, ...]]]
-
-
-def from_above(scene: Scene) -> Drawing | None:
+def from_above(scene: Scene) -> Mapping[str, Sequence[tuple[float, ...]]] | None:
     """Cameras (position and where they look) and points, in 0..100 across and down; None where there are no poses.
-
-    Above is where the tops of most photos point to.
-    """
+    Above is where the tops of most photos point to."""
     poses = [image.pose for image in scene.images if image.pose is not None]
     if not poses:
         return None
@@ -182,14 +161,15 @@ def from_above(scene: Scene) -> Drawing | None:
     sample: Sequence[Vector] = ()
     if scene.points is not None:
         sample = [point for point in scene.points.sample if all(map(math.isfinite, point))]
-    sample = sample[:: max(1, len(sample) // _MOST_POINTS)]
+    sample = sample[:: max(1, len(sample) // 3000)]
     points = [flat(point) for point in sample]
     center_x = fmean(position[0] for position, _ in cameras)
     center_y = fmean(position[1] for position, _ in cameras)
     distances = sorted(max(abs(x - center_x), abs(y - center_y)) for x, y in points)
     reach = max(max(abs(x - center_x), abs(y - center_y)) for (x, y), _ in cameras)
     if distances:
-        reach = max(reach, distances[int(_INNER * (len(distances) - 1))])
+        # sized for 95 % of the points: a few lie far away
+        reach = max(reach, distances[int(0.95 * (len(distances) - 1))])
     scale = 46.0 / (reach or 1.0)
 
     def drawn(x: float, y: float) -> tuple[float, float]:

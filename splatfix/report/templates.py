@@ -7,7 +7,6 @@ for it.
 
 import html
 import re
-from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from markupsafe import Markup
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.report.console import shorten_home
-from splatfix.report.marks import Badge, Code, Link
+from splatfix.report.marks import Badge
 
 
 def _markup(text: str) -> Markup:
@@ -34,11 +33,7 @@ def html_text(value: object) -> Markup:
         return value
     if isinstance(value, Badge):
         sign = f'<span aria-hidden="true">{value.mark.sign}</span>'
-        return _markup(f'<span class="badge {value.mark.value}">{sign} {html_text(value.text)}</span>')
-    if isinstance(value, Link):
-        return _markup(f'<a href="{html_text(value.target)}">{html_text(value.text)}</a>')
-    if isinstance(value, Code):
-        return _markup(f"<code>{html_text(value.text)}</code>")
+        return _markup(f'<span class="badge {value.mark.css}">{sign} {html_text(value.text)}</span>')
     return _markup(html.escape(visible(shorten_home(str(value)), keep="\n")))
 
 
@@ -48,17 +43,12 @@ def markdown_text(value: object) -> Markup:
         return value
     if isinstance(value, Badge):
         return markdown_text(value.plain or value.text)
-    if isinstance(value, Link):
-        return _markup(f"[{markdown_text(value.text)}]({value.target})")
     line = visible(shorten_home(str(value)), keep="\n").replace("\n", " ")
     # a backslash needs one more only where it would escape the next sign, as CommonMark has it
     return _markup(re.sub(r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|~]", r"\\\g<0>", line))
 
 
-_TEXT: Mapping[str, Callable[[object], Markup]] = {
-    ".html": html_text,
-    ".md": markdown_text,
-}
+_TEXT = {".html": html_text, ".md": markdown_text}
 
 
 @cache
@@ -80,7 +70,7 @@ def _environment(form: str) -> Environment:
         # nothing in the target of a link ends it or is a scheme
         url=lambda path: _markup(quote(path, errors="surrogateescape")),
     )
-    environment.globals.update(badge=Badge, code=Code, counted=counted)
+    environment.globals.update(badge=Badge, counted=counted)
     return environment
 
 

@@ -19,12 +19,13 @@ from splatfix.certify.model import (
 from splatfix.core.proof import Rung
 from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.results import HEADERS, legend, number, row
+from splatfix.report.results import legend, number, row
 from splatfix.report.wording import (
     LEVEL_MEANS,
     LEVEL_MEANS_ON_THE_CPU,
     MEANS,
     MEANS_WITHOUT_TRAINING,
+    RESULTS,
 )
 
 OUTCOMES = {
@@ -49,7 +50,6 @@ _PASSED = {
     False: Badge(Mark.BAD, "failed", plain="FAILED"),
     None: Badge(Mark.UNSURE, "undetermined"),
 }
-_NOT_READABLE = Badge(Mark.NONE, "not readable")
 _REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
 
 
@@ -71,7 +71,6 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def headline(self) -> Badge:
-        """The verdict, by what the run level includes."""
         return headline(self.certificate.verdict, self.certificate.level, self.certificate.device)
 
     @property
@@ -82,7 +81,6 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def means(self) -> str:
-        """What the verdict means, in a sentence."""
         verdict, level = self.certificate.verdict, self.certificate.level
         if verdict is Verdict.CERTIFIED and level in MEANS_WITHOUT_TRAINING:
             return MEANS_WITHOUT_TRAINING[level]
@@ -106,17 +104,14 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def ended(self) -> bool:
-        """The run came to its end."""
         return not (self.certificate.interrupted or self.certificate.unfinished)
 
     @property
     def reservations(self) -> Sequence[str]:
-        """What a success does not cover."""
         return [f"{item.scene}: {item.reason}" for item in self.certificate.notes]
 
     @property
     def unreadable(self) -> Sequence[str]:
-        """Scenes that cannot be read, and why."""
         return [f"{item.scene}: {item.reason}" for item in self.certificate.unreadable]
 
     @property
@@ -156,22 +151,19 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def results(self) -> Table | None:
-        """The results by scene; None where no scene ran."""
         if not self.certificate.scenes:
             return None
         rows: list[Sequence[str | Badge]] = []
         for run in self.certificate.scenes:
             rows.append((run.scene, scene_badge(run), *row(run)))
-        return Table(("scene", "result", *HEADERS), rows)
+        return Table(("scene", "result", *RESULTS), rows)
 
     @property
     def legend(self) -> str:
-        """What the columns of the results mean."""
         return legend(self.certificate.scenes)
 
     @property
     def baseline(self) -> Baseline | None:
-        """Each scene beside the baseline's; None without one."""
         comparison = self.certificate.comparison
         return baseline_of(comparison) if comparison and comparison.scenes else None
 
@@ -250,7 +242,9 @@ def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
 
 def scene_badge(run: SceneRun) -> Badge:
     """The result of a scene."""
-    return _NOT_READABLE if run.unreadable else _PASSED[run.passed]
+    if run.unreadable:
+        return Badge(Mark.NONE, "not readable")
+    return _PASSED[run.passed]
 
 
 def count_met(criteria: Iterable[Criterion]) -> str:

@@ -11,8 +11,6 @@ from splatfix.core.words import verb
 from splatfix.report.console import escape, marked, prose, section, table
 from splatfix.report.marks import ABSENT, Mark, Table
 
-_BAR = 28
-"""Columns of the longest bar."""
 _MARKS: Mapping[Verdict, Mark] = {
     Verdict.FITS: Mark.GOOD,
     Verdict.EXCEEDS: Mark.BAD,
@@ -20,10 +18,6 @@ _MARKS: Mapping[Verdict, Mark] = {
 }
 CHANGES = ("option", "saves", "peak then", "quality lost", "figure")
 UNKNOWN = "not known"
-MOST_CHANGES = 4
-"""Settings that are shown without ``--verbose``."""
-COLOURS = 6
-"""Of the style sheet."""
 
 
 def gigabytes(number: float | None) -> str:
@@ -81,11 +75,7 @@ def _unknown(budget: Budget) -> Sequence[str]:
 
 
 def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
-    """Print a budget.
-
-    Args:
-        verbose: the parts of each phase, every setting, and all sources.
-    """
+    """Print a budget; with ``verbose`` the parts of each phase, every setting, and all sources."""
     need = budget.need
     marked(console, _MARKS[budget.verdict], escape(headline(budget)), indent=0)
     photos = f"{need.photos} photos of {need.width}x{need.height}"
@@ -112,7 +102,7 @@ def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
             continue
         section(console, f"{name.capitalize()}: {peak}")
         for part in phase.parts if phase else ():
-            bar = "█" * max(1, round(_BAR * part.bytes / longest))
+            bar = "█" * max(1, round(28 * part.bytes / longest))
             label = f"{part.name:<28} {gigabytes(part.bytes):>11}  {part.kind:<9}"
             console.print(f"  {escape(label)} [cyan]{bar}[/]", soft_wrap=True)
     hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
@@ -133,9 +123,9 @@ def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
         for source in dict.fromkeys(row[-1] for row in rows):
             prose(console, "  ", f"[dim]{escape(source)}[/]")
     else:
-        if len(rows) > MOST_CHANGES:
+        if len(rows) > 4:
             rows = [row for row in rows if row[1] != gigabytes(None)]
-        for option, saves, _, quality, _ in rows[:MOST_CHANGES]:
+        for option, saves, _, quality, _ in rows[:4]:
             prose(console, "  ", escape(f"{option}: saves {saves}; loses {quality}"))
     if not verbose:
         console.print("[dim]Each part, every setting and all sources: --verbose[/]")
@@ -166,9 +156,7 @@ def change_rows(budget: Budget) -> Sequence[tuple[str, ...]]:
     rows = []
     for row in budget.changes:
         figures = gigabytes(row.saves_bytes), gigabytes(row.peak_bytes)
-        kind = row.kind
-        if kind == "unknown":
-            kind = "no figure"
+        kind = row.kind.replace("unknown", "no figure")
         rows.append((row.option, *figures, row.quality, f"{kind}: {row.source}"))
     return rows
 
@@ -203,17 +191,6 @@ def _down(number: int | None) -> str:
     return f"{number // unit * unit:,}"
 
 
-def bars(phase: Phase, longest: int) -> Sequence[tuple[float, float, int, str]]:
-    """From where, how wide (percents of the longest), the colour and the name of each part, one beside the other."""
-    drawn = []
-    left = 0.0
-    for number, part in enumerate(phase.parts):
-        width = 100.0 * part.bytes / longest
-        drawn.append((left, width, number % COLOURS, part.name))
-        left += width
-    return drawn
-
-
 def page(budget: Budget) -> str:
     """The same as one HTML file."""
     from splatfix.report import html  # templates and certificates, which nothing else here needs
@@ -229,12 +206,13 @@ def page(budget: Budget) -> str:
         for part in phase.parts:
             error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
             rows.append((part.name, gigabytes(part.bytes), error, f"{part.kind}: {part.source}"))
-        drawn.append((name, with_error(phase), bars(phase, longest), Table(headers, rows)))
+        drawn.append((name, with_error(phase), phase.parts, Table(headers, rows)))
     return html.page(
         "vram.html",
         headline=headline(budget),
-        mark=_MARKS[budget.verdict].value,
+        mark=_MARKS[budget.verdict].css,
         limit=100.0 * budget.limit_bytes / longest,
+        longest=longest,
         phases=drawn,
         changes=Table(CHANGES, change_rows(budget)),
         expected=[*expected, ("calibration", budget.calibration or ABSENT)],

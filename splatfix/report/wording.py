@@ -18,6 +18,12 @@ LEVEL_MEANS_ON_THE_CPU: dict[str, str] = _TEXTS["levels_on_the_cpu"]
 HELD_OUT: str = _TEXTS["held_out"]
 SLIDE: str = _TEXTS["slide"]
 """How to look at a picture on a screen; left out on paper, where both are whole."""
+RESULTS: tuple[str, ...] = tuple(_TEXTS["results"])
+"""The columns of a scene's results; the scene and its result come before."""
+RESULTS_LEGEND: str = _TEXTS["results_legend"]
+SHORT_RUN: str = _TEXTS["short_run"]
+PARTS: dict[str, str] = _TEXTS["parts"]
+"""What a result may depend on, in the order of causation."""
 GLOSSARY: tuple[tuple[str, str], ...] = tuple(_TEXTS["glossary"].items())
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from splatfix.app.certify import next_step
 from splatfix.certify import Outcome, Verdict, certify
-from splatfix.certify.criteria.installed import as_installed
+from splatfix.certify.criteria.running import as_installed
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
 from splatfix.core.files import write_json

@@ -20,7 +20,8 @@ from splatfix.facts.collect import playback
 from splatfix.model import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.html import certificate_page
 from splatfix.report.markdown import markdown
-from splatfix.report.results import HEADERS, legend, row
+from splatfix.report.results import legend, row
+from splatfix.report.wording import RESULTS
 from tests.certify.conftest import RESULT
 from tests.report.test_certificate import WRONG, certificate
 from tools.machines import raw_machines
@@ -36,7 +37,7 @@ def recorded(**changes: Any) -> Certificate:
 
 def test_a_recorded_run_in_one_row() -> None:
     quality, memory = RESULT["heldout"], RESULT["memory"]["host"]
-    found = dict(zip(HEADERS, row(replace(RUN, result={**RESULT, "ply": {"bytes": 1234567}})), strict=True))
+    found = dict(zip(RESULTS, row(replace(RUN, result={**RESULT, "ply": {"bytes": 1234567}})), strict=True))
     assert found["PLY"] == "1.23 MB" and found["iterations"] == f"{RESULT['iterations']:,}"
     longer = replace(RUN, result={**RESULT, "iterations": 7000})
     assert legend([RUN, longer]).startswith("Short run: ") and "Short run" not in legend([longer])

@@ -12,12 +12,10 @@ from splatfix.certify.record import TrainingRecord
 
 
 def judge(record: TrainingRecord, renderer: str, iterations: int | None = None) -> tuple[Criterion, ...]:
-    """All criteria of one run of the smoke trainer; a measurement that is missing fails its criterion, and a run that is too
-    short leaves what it cannot show undetermined.
+    """Judge a run of the smoke trainer by all criteria, for the renderer and the length that were asked for; without a length by
+    that of the preset, which the record repeats.
 
-    Args:
-        renderer: the one that was asked for.
-        iterations: as many as were asked for; None: as many as the preset has, which the record repeats.
+    A measurement that is missing fails its criterion, and a run that is too short leaves what it cannot show undetermined.
     """
     return (
         running.finished(record, iterations),

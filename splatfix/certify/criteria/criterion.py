@@ -32,14 +32,8 @@ def _texts() -> Mapping[str, CriterionText]:
 
 
 def criterion(row: str, met: bool | None, measured: str, *, code: str = "", **figures: object) -> Criterion:
-    """A criterion by its outcome.
-
-    Args:
-        row: of ``criteria.toml``.
-        met: None for what was not measured.
-        code: where it is not the row's, up to the slash.
-        figures: what the row's texts name.
-    """
+    """Make a criterion of a row of ``criteria.toml``, whose texts name the figures; ``met`` is None for what was not measured,
+    ``code`` given where it is not the row's, up to the slash."""
     text = _texts()[row]
     required, why, source = (part.format(**figures) for part in (text.required, text.why, text.source))
     code = code or row.partition("/")[0]

@@ -124,11 +124,7 @@ def heldout_near_training(record: TrainingRecord) -> Criterion:
 
 
 def densification(record: TrainingRecord, *, from_outside: bool = False) -> Criterion:
-    """Gaussians are added, and some remain.
-
-    Args:
-        from_outside: only their number was seen, and not which were cloned and which split.
-    """
+    """Gaussians are added, and some remain; ``from_outside`` only their number was seen, not which were cloned or split."""
     counts = record.gaussians
     if from_outside:
         row, made = "densification-works/from-outside", counts.added or 0

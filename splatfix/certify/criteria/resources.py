@@ -37,15 +37,22 @@ BUSY_GPU = 0.1
 
 
 def evaluation_memory(record: TrainingRecord) -> Criterion:
-    """Evaluation holds no more memory than training."""
-    train, evaluation = _peaks(record)
+    """Evaluation holds no more memory than training: allocated on the GPU, or resident beyond what the process began with."""
+    host, cuda = record.memory.host, record.memory.cuda
+    train, evaluation = host.train, host.eval
+    if cuda:
+        train, evaluation = cuda.train.allocated, cuda.eval.allocated
+    elif host.start is None or train is None or evaluation is None:
+        train = evaluation = None
+    else:
+        train, evaluation = train - host.start, evaluation - host.start
     allocator = _allocator_slack(record)
     met = _if_known(record, "memory")
     measured = "this system does not tell the peaks of training and evaluation apart"
     if train is not None and evaluation is not None:
         met = evaluation <= MAX_EVALUATION * train or evaluation - train < allocator
         measured = f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, "
-        measured += "allocated on the GPU" if record.memory.cuda else "resident beyond Python and torch"
+        measured += "allocated on the GPU" if cuda else "resident beyond Python and torch"
     return criterion("evaluation-memory", met, measured, most=MAX_EVALUATION, allocator=_mib(allocator))
 
 
@@ -178,17 +185,6 @@ def _if_known(record: TrainingRecord, part: str) -> bool | None:
 
 def _mib(size: float) -> str:
     return f"{size / 2**20:,.0f} MiB"
-
-
-def _peaks(record: TrainingRecord) -> tuple[int | None, int | None]:
-    """The peaks of training and evaluation in bytes: allocated on the GPU, or resident beyond what the process began with."""
-    memory = record.memory
-    if memory.cuda:
-        return memory.cuda.train.allocated, memory.cuda.eval.allocated
-    start, train, evaluation = memory.host.start, memory.host.train, memory.host.eval
-    if start is None or train is None or evaluation is None:
-        return None, None
-    return train - start, evaluation - start
 
 
 def _allocator_slack(record: TrainingRecord) -> int:

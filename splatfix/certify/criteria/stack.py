@@ -39,15 +39,12 @@ def judge_stack(
     scripts: Mapping[str, Completed],
     scene_problems: Sequence[Mend] = (),
 ) -> tuple[Criterion, ...]:
-    """All criteria for one run.
+    """Judge one run by all criteria.
 
     Args:
-        done: how the training ended.
         extensions: top-level modules that the checkout calls.
         mends: what had to be left out or mended so that it ran at all.
-        scripts: how ``render.py`` and ``metrics.py`` ended, where they were run.
-        scene_problems: what of the scene does not fit the trainer by its source, see
-            :mod:`splatfix.certify.stacks.scene_layout`.
+        scene_problems: what does not fit the trainer by its source, see :mod:`splatfix.certify.stacks.scene_layout`.
     """
     measured = [f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends]
     mended = criterion(MENDS, not mends, " ".join(measured) or "nothing had to be mended")

@@ -35,45 +35,44 @@ def here(value: Any) -> Any:
 
 
 def land(torch: Any, memory: Callable[[], int]) -> None:
-    """Replace what asks for a GPU, for the rest of this process.
-
-    Args:
-        memory: bytes that the process holds, which torch.cuda's figures of memory then say.
-    """
+    """Replace what asks for a GPU, for the rest of this process; torch.cuda's figures of memory then say what it holds."""
     mode = _mode(torch)
     mode().__enter__()
-    # a mode holds for one thread; loaders of images use several
-    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
-    @functools.wraps(begin)
-    def begin_with_it(self: threading.Thread) -> None:
+    def begin_with_it(begin: Any, thread: threading.Thread) -> None:
         with mode():
-            begin(self)
+            begin(thread)
 
-    threading.Thread._bootstrap_inner = begin_with_it  # type: ignore[attr-defined]
+    # a mode holds for one thread; loaders of images use several
+    _replace(threading.Thread, "_bootstrap_inner", begin_with_it)
     _devices(torch)
     _cuda(torch, memory)
     _half_precision(torch)
-    _types(torch)
-    load = torch.load
 
-    @functools.wraps(load)
-    def load_here(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def load_here(load: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(f, "cpu" if map_location is None else here(map_location), *args, **kwargs)
 
-    torch.load = load_here
+    _replace(torch, "load", load_here)
     # it would ask of these stand-ins what only a GPU can answer, as that of torch 2.13 does
     if hasattr(torch, "compile"):
         torch.compile = lambda model=None, **_: (lambda function: function) if model is None else model
 
 
-def declare_operators(extension: Any) -> bool:
-    """Declare the operators by which torchvision describes itself at its import, where its compiled part does not load: PyPI's
-    is built for CUDA, and a torch for the CPU refuses it ("operator torchvision::nms does not exist"). True where that was
-    needed; calling one still fails, with torchvision's own words.
+def _replace(owner: Any, name: str, call: Callable[..., Any]) -> None:
+    """Replace a function by one that is given the original, and after it the arguments."""
+    original = getattr(owner, name)
 
-    Args:
-        extension: the module ``torchvision.extension``.
+    @functools.wraps(original)
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        return call(original, *args, **kwargs)
+
+    setattr(owner, name, replaced)
+
+
+def declare_operators(extension: Any) -> bool:
+    """Declare the operators by which torchvision describes itself at its import (``torchvision.extension``), where its compiled
+    part does not load: PyPI's is built for CUDA, and a torch for the CPU refuses it ("operator torchvision::nms does not exist").
+    True where that was needed; calling one still fails, with torchvision's own words.
     """
     if extension._has_ops():
         return False
@@ -128,16 +127,13 @@ def _mode(torch: Any) -> Any:
 
 
 def _devices(torch: Any) -> None:
-    """``with torch.device("cuda")`` and ``torch.set_default_device("cuda")``."""
+    """``with torch.device("cuda")``, ``torch.set_default_device("cuda")``, ``torch.cuda.FloatTensor`` and its like."""
     from torch.utils import _device
 
-    begin: Any = _device.DeviceContext.__init__
+    def begin_here(begin: Any, context: Any, device: Any) -> None:
+        begin(context, torch.device(here(device)))
 
-    @functools.wraps(begin)
-    def begin_here(self: Any, device: Any) -> None:
-        begin(self, torch.device(here(device)))
-
-    setattr(_device.DeviceContext, "__init__", begin_here)  # noqa: B010 - a method
+    _replace(_device.DeviceContext, "__init__", begin_here)
     generator = torch.Generator
 
     class Generator(type(generator)):  # type: ignore[misc]
@@ -148,6 +144,10 @@ def _devices(torch: Any) -> None:
             return isinstance(value, generator)
 
     torch.Generator = Generator("Generator", (), {})
+    for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
+        if hasattr(torch, f"{name}Tensor"):
+            setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
+    _replace(torch, "set_default_tensor_type", lambda choose, kind: choose(_type_here(kind)))
 
 
 class _Event:
@@ -264,46 +264,26 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
 
 def _half_precision(torch: Any) -> None:
     """Autocast for ``cuda`` and scaling of gradients are off: the CPU has other half types, and float32 shows the calls."""
-    autocast = torch.amp.autocast_mode.autocast
-    begin = autocast.__init__
 
-    @functools.wraps(begin)
-    def begin_off(
-        self: Any, device_type: str, dtype: Any = None, enabled: bool = True, *args: Any, **kwargs: Any
-    ) -> None:
+    def autocast_off(begin: Any, this: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
         if here(device_type) != device_type:
-            device_type, dtype, enabled = "cpu", None, False
-        begin(self, device_type, dtype, enabled, *args, **kwargs)
+            device_type, args, kwargs = "cpu", (), {"enabled": False}
+        begin(this, device_type, *args, **kwargs)
 
-    autocast.__init__ = begin_off
-    scalers = {getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler} - {None}
-    for scaler in scalers:
-        _switch_off(scaler)
+    def scaling_off(begin: Any, scaler: Any, *args: Any, **kwargs: Any) -> None:
+        begin(scaler, *args, **kwargs)
+        scaler._enabled = False
+
+    def without_fused(begin: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs.pop("fused", None)
+        begin(*args, **kwargs)
+
+    _replace(torch.amp.autocast_mode.autocast, "__init__", autocast_off)
+    for scaler in {getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler} - {None}:
+        _replace(scaler, "__init__", scaling_off)
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 4):
         for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            _without_fused(optimizer)  # fused kernels for the CPU came with torch 2.4
-
-
-def _switch_off(scaler: Any) -> None:
-    begin = scaler.__init__
-
-    @functools.wraps(begin)
-    def begin_off(self: Any, *args: Any, **kwargs: Any) -> None:
-        begin(self, *args, **kwargs)
-        self._enabled = False
-
-    scaler.__init__ = begin_off
-
-
-def _without_fused(optimizer: Any) -> None:
-    begin = optimizer.__init__
-
-    @functools.wraps(begin)
-    def begin_without(self: Any, *args: Any, **kwargs: Any) -> None:
-        kwargs.pop("fused", None)
-        begin(self, *args, **kwargs)
-
-    optimizer.__init__ = begin_without
+            _replace(optimizer, "__init__", without_fused)  # fused kernels for the CPU came with torch 2.4
 
 
 def _type_here(kind: Any) -> Any:
@@ -311,17 +291,3 @@ def _type_here(kind: Any) -> Any:
     if isinstance(kind, str):
         return kind.replace("torch.cuda.", "torch.")
     return kind
-
-
-def _types(torch: Any) -> None:
-    """``torch.cuda.FloatTensor`` and its like."""
-    for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
-        if hasattr(torch, f"{name}Tensor"):
-            setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
-    choose = torch.set_default_tensor_type
-
-    @functools.wraps(choose)
-    def choose_here(kind: Any) -> None:
-        choose(_type_here(kind))
-
-    torch.set_default_tensor_type = choose_here

@@ -21,10 +21,7 @@ Action = Callable[[ModuleType], None]
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Runs an action once on each module whose top-level name has one, after its own code ran and before its importer goes on.
-
-    An action that fails is written down as not observed: the import is the trainer's, and its own.
-    """
+    """Runs an action once on each module whose top-level name has one, after its own code ran and before its importer goes on."""
 
     def __init__(self, actions: dict[str, Action], record: Record) -> None:
         self.actions = actions
@@ -51,7 +48,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
             run(module)
             try:
                 action(module)
-            except Exception:
+            except Exception:  # the import is the trainer's, and its own
                 self.record.not_observed()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]

@@ -22,11 +22,7 @@ _SAID = "Weights only load failed"
 
 
 def collect_refused(torch: Any, record: Record, written: Sequence[str]) -> None:
-    """Wrap ``torch.load``.
-
-    Args:
-        written: folders that held nothing but files of the checkout, by the same names, when the run began.
-    """
+    """Wrap ``torch.load``; ``written`` held nothing but files of the checkout, by the same names, when the run began."""
     load = torch.load
     roots = [os.path.join(os.path.realpath(folder), "") for folder in written]
 

@@ -84,11 +84,7 @@ class Phases:
         self._phase = "other"
 
     def passed(self, grown: bool) -> dict[str, float]:
-        """A backward pass has ended, and with it an iteration, counted from the one before.
-
-        Returns:
-            Milliseconds of each phase; only of ``iteration`` where they were not timed.
-        """
+        """End a backward pass, and with it an iteration; return milliseconds by phase, of ``iteration`` alone where not timed."""
         timed = self._is_timed()
         self._mark("backward")
         spent, self._now = self._now, {}
@@ -131,9 +127,8 @@ class Phases:
         peak = int(cuda.max_memory_allocated())
         if peak > self._peak:
             self._peak = memory[name] = peak
-        elif (
-            name == "eval"
-        ):  # lower than what training took before: how high is not known, only what is left of it
+        elif name == "eval":
+            # lower than what training took before: how high is not known, only what is left of it
             memory[name] = max(int(cuda.memory_allocated()), memory.get(name, 0))
         if self._is_timed():
             free, total = cuda.mem_get_info()

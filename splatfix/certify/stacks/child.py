@@ -28,33 +28,13 @@ _MOST_ENTRIES, _MOST_COPIED = 200_000, 16 << 30
 """Of a scene, and bytes of its files that are no images: models, point clouds."""
 
 
-_NVIDIA_SMI = """#!/bin/sh
-# stands in for a GPU in a rehearsal of splatfix
-case "$*" in
-*--query-gpu*) echo "0" ;;
-*) cat <<END
-GPU 00000000:00:00.0
-    FB Memory Usage
-        Total                             : 8192 MiB
-        Reserved                          : 0 MiB
-        Used                              : 0 MiB
-        Free                              : 8192 MiB
-END
-;;
-esac
-"""
-
-
 def stage_inside(
     folder: Path, subject: StackSubject, out: Path, written: Sequence[Path] = ()
 ) -> dict[str, str]:
     """Put the observer into ``folder`` and return the variables with which a child loads it, and the drop-ins, first.
 
-    On a GPU nothing is passed over: no file that torch refuses to load, and no module that lacks a library.
-
-    Args:
-        out: an existing folder for what it observes.
-        written: folders that only this run writes to.
+    What it observes goes to ``out``; only this run writes to the folders of ``written``. On a GPU nothing is passed over: no file
+    that torch refuses to load, and no module that lacks a library.
     """
     stage_observer(folder)
     for name in subject.gaps.standins:
@@ -73,7 +53,7 @@ def stage_inside(
     if subject.rehearsed and shutil.which("nvidia-smi") is None:
         # for trainers that choose the idlest GPU by its output, as Scaffold-GS does
         program = make_folder(folder / "bin") / "nvidia-smi"
-        program.write_text(_NVIDIA_SMI, encoding="utf-8")
+        shutil.copyfile(_INSIDE / "nvidia-smi", program)
         program.chmod(0o755)
         variables["PATH"] = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
     if subject.threads:
@@ -105,12 +85,13 @@ def stage_observer(folder: Path) -> None:
 def configure(out: Path, settings: Mapping[str, object]) -> dict[str, str]:
     """Write what the observer is to do, and return the variable that leads it there."""
     configuration = out.resolve() / "inside.json"
-    configuration.write_text(json.dumps(settings), encoding="utf-8")
+    complete = {"placeholders": (), "needed": (), "written": (), **settings}
+    configuration.write_text(json.dumps(complete), encoding="utf-8")
     return {"SPLATFIX_INSIDE": str(configuration)}
 
 
 def copy_scene(scene: Path, destination: Path) -> Path:
-    """A copy that a trainer may write into, as Inria's does with ``points3D.ply``; images are linked where links can be made.
+    """Copy a scene for a trainer that may write into it, as Inria's does with ``points3D.ply``; images are linked where possible.
 
     Links are followed, for many have their photos elsewhere; not those to a folder around them, to a device or a pipe.
 
@@ -161,13 +142,8 @@ def copy_scene(scene: Path, destination: Path) -> Path:
 def training_arguments(
     subject: StackSubject, options: Mapping[str, str], scene: Path, model: Path
 ) -> list[str]:
-    """What follows ``train.py``: the scene, where to write, the short schedule as far as the trainer has the options, and the
-    user's own arguments, which win.
-
-    Args:
-        options: of train.py as they are typed, by name.
-        scene: the copy that it may write into.
-    """
+    """Return what follows ``train.py``: scene, where to write, the short schedule as far as the trainer has the options (by name,
+    as they are typed), and the user's own arguments, which win."""
     arguments = ["--source_path", str(scene), "--model_path", str(model)]
     for name, setting in short_schedule().items():
         if name in options:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.subject import METRICS, RENDER
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.source_pattern import NamePattern
 from splatfix.core.step import Step, run, value_options
 from splatfix.facts.checkout import Reach, as_reached, find_trainers
@@ -16,10 +16,7 @@ _MOST_LISTED = 8
 
 
 def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> str:
-    """The trainer that was asked for, else ``train.py``, else the only one.
-
-    Args:
-        typed: other options, for the commands that name a script.
+    """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options.
 
     Raises:
         SplatfixError: ``no-such-script``, ``which-script``, ``no-trainer`` (exit code 2).
@@ -27,32 +24,24 @@ def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> 
     root = Path(checkout.folder)
     if request.script:
         if not (root / request.script).is_file():
-            raise usage_error(
-                "no-such-script",
-                f"{request.checkout} has no {request.script}.",
-                *_start_with(request, find_trainers(root), typed),
+            todo = _start_with(request, find_trainers(root), typed)
+            raise SplatfixError.of(
+                "certify.no-such-script", checkout=request.checkout, script=request.script, todo=todo
             )
         return Path(request.script).as_posix()
     trainers = find_trainers(root)
     if len(trainers) > 1:
-        raise usage_error(
-            "which-script",
-            f"{request.checkout} has no train.py, and several scripts that train.",
-            *_start_with(request, trainers, typed),
-        )
+        todo = _start_with(request, trainers, typed)
+        raise SplatfixError.of("certify.which-script", checkout=request.checkout, todo=todo)
     if trainers:
         return trainers[0]
     own = next((item.source for item in checkout.sources if item.path == "."), checkout.package)
     if own is None:
         raise SplatfixError.of("certify.no-trainer", folder=str(request.checkout))
-    alone = SplatfixError.of("certify.extension-alone", folder=str(request.checkout), label=own.label)
-    if not has_reference(own.label):
-        raise alone
-    install = ("splatfix", "install", str(request.checkout), "--backend", "pure")
-    dropin = run(*install, text="Or take a drop-in in its place")
-    verify = run("splatfix", "certify", "--level", "2", text="Compare what is installed with references")
-    alone.todo += (dropin, verify)
-    raise alone
+    folder = request.checkout
+    if has_reference(own.label):
+        raise SplatfixError.of("certify.extension-with-reference", folder=folder, label=own.label)
+    raise SplatfixError.of("certify.extension-alone", folder=folder, label=own.label)
 
 
 def _start_with(

@@ -42,13 +42,9 @@ def result_of(
     quality: Mapping[str, Any],
     saves: Mapping[int, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The measurements of one run; what was not observed is left out.
+    """Return the measurements of one run; what was not observed is left out.
 
-    Args:
-        observed: see ``splatfix/certify/inside/observer.py``.
-        iterations: as many as were asked for.
-        quality: ``heldout``, ``initial_heldout`` and ``training_views`` as far as they were rendered.
-        saves: what is known of the point cloud of an iteration.
+    ``observed`` is of ``inside/observer.py``, ``quality`` of the rendered views, ``saves`` of the point clouds.
     """
     passes = int(observed.get("backward", 0))
     seconds = float(observed.get("seconds") or done.seconds)

@@ -45,11 +45,9 @@ def length_of(request: RehearseRequest, key: str, *, rehearsed: bool) -> int:
 
 
 def called_extensions(checkout: Checkout, served: Collection[str]) -> tuple[str, ...]:
-    """Top-level modules of the extensions that the checkout calls; without those that it asks for in a ``try`` and does not
-    bring, as FastGS does with Inria's rasterizer for an optimizer: it goes on without them by design.
+    """Return the top-level modules of the extensions that the checkout calls. ``served`` a drop-in replaces, or must be built.
 
-    Args:
-        served: modules that a drop-in replaces, or that must be built.
+    Not those that it asks for in a ``try`` and does not bring, as FastGS does with Inria's rasterizer for an optimizer.
     """
     brought = {_top(name) for name in (*served, *checkout.imports)}
     guarded = {_top(item.module) for item in checkout.guarded}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
+from splatfix.core.limits import MOST_TEXT
 from splatfix.core.threads import start
 
 EVERY = 1.0
@@ -23,7 +23,7 @@ class Lines:
 
     def __init__(self, path: Path, iterations: int) -> None:
         self._path, self._iterations = path, iterations
-        self._offset, self._rest = 0, b""
+        self._offset = 0
         self._times: deque[float] = deque(maxlen=RECENT)
 
     def latest(self) -> dict[str, Any]:
@@ -34,24 +34,19 @@ class Lines:
                 content = file.read(MOST_TEXT)
         except OSError:  # not yet there
             return {}
-        self._offset += len(content)
-        *lines, rest = (self._rest + content).split(b"\n")
-        self._rest = rest[:LONGEST_OUTPUT_LINE]  # a longer line is none of ours
+        whole, end, _ = content.rpartition(b"\n")
+        self._offset += len(whole) + len(end)
         state: dict[str, Any] = {}
-        for line in lines:
-            try:
-                row = json.loads(line)
-                number, seconds = int(row["iteration"]), sum(map(float, row["ms"].values())) / 1000
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # of a trainer that writes into our file: no line of ours
-            if number > 1:  # the first has waited for the scene
-                self._times.append(seconds)
+        for line in whole.splitlines():
+            row = json.loads(line)
+            if row["iteration"] > 1:  # the first has waited for the scene
+                self._times.append(sum(row["ms"].values()) / 1000)
             state = {
-                "iteration": number,
+                "iteration": row["iteration"],
                 "iterations": self._iterations,
-                "loss": row.get("loss"),
-                "gaussians": row.get("gaussians"),
-                "rss_gb": row.get("rss_gb"),
+                "loss": row["loss"],
+                "gaussians": row["gaussians"],
+                "rss_gb": row["rss_gb"],
                 "vram_allocated_gb": row.get("vram_allocated_gb"),
             }
         if state and (spent := sum(self._times)) > 0:

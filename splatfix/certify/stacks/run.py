@@ -28,10 +28,10 @@ from splatfix.certify.stacks.observed import read_observed, result_of
 from splatfix.certify.stacks.progress import following
 from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.certify.stacks.subject import METRICS, RENDER, StackSubject, Started
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
 from splatfix.core.runner import Completed, Runner
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.core.words import few
 from splatfix.facts.checkout import read_arguments
 from splatfix.model import Facts
@@ -74,19 +74,8 @@ class StackTrainer:
         subject = self._subject
         options = read_arguments(subject.source, subject.script)
         if "iterations" not in options and not subject.request.train_arguments:
-            checkout = str(subject.checkout)
-            raise SplatfixError(
-                "no-length",
-                f"{subject.checkout / subject.script} has no option --iterations that could be read.",
-                meaning="It would train as long as it does by default: it was not run.",
-                todo=(
-                    run(
-                        *("splatfix", "certify", "--repo", checkout, "--", "--OPTION", "100"),
-                        text="Name its own option for the length",
-                    ),
-                ),
-                exit_code=Exit.UNDETERMINED,
-            )
+            script = subject.checkout / subject.script
+            raise SplatfixError.of("certify.no-length", script=script, checkout=subject.checkout)
         # a trainer may write into its scene, as Inria's does with points3D.ply
         copy = copy_scene(subject.scene.folder, self._folder / self._scene)
         self._arguments = training_arguments(subject, options, copy, self._model)
@@ -250,26 +239,21 @@ class StackTrainer:
         if not images and not clouds:
             return {}, {}
         tell(f"{self._scene}: comparing", {})
-        answers = self._answers({"images": images, "clouds": clouds})
-        quality = {name: answers[name] for name in images}
-        return quality, {int(iteration): answers[iteration] for iteration in clouds}
-
-    def _answers(self, questions: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """What compare_renders.py answers in the target environment, by the name of each question."""
         staged = stage(make_folder(self._folder / "compare"))
         script = staged / "compare_renders.py"
         shutil.copyfile(Path(__file__).with_name(script.name), script)
         request, answer = self._folder / "questions.json", self._folder / "answers.json"
-        write_json(request, questions)
+        write_json(request, {"images": images, "clouds": clouds})
         done = self._runner.run(
             [self._subject.python, str(script), str(request), str(answer)],
             timeout=_COMPARING_TIMEOUT,
             env=child_variables(staged),
         )
-        if not done.ok:
-            names = [name for group in questions.values() for name in group]
-            return {name: {"error": done.why()} for name in names}
-        return object_in(answer)
+        answers = {name: {"error": done.why()} for name in (*images, *clouds)}
+        if done.ok:
+            answers = object_in(answer)
+        quality = {name: answers[name] for name in images}
+        return quality, {int(iteration): answers[iteration] for iteration in clouds}
 
 
 def rendered_pair(model: Path, views: str, iteration: int) -> tuple[Path, Path] | None:

@@ -23,11 +23,8 @@ _TYPES = re.compile(r"[\"'](transforms\w*\.json)[\"']")
 
 
 def scene_problems(source: Path, scene: Path, images: str) -> tuple[Mend, ...]:
-    """What of the scene does not fit what the trainer in ``source`` looks for; nothing where its code does not name it.
-
-    Args:
-        images: the name of the images' folder that the trainer is told; "" for ``images``.
-    """
+    """Return what of the scene does not fit what the trainer in ``source`` looks for, and its code names; ``images`` is the
+    folder that it is told."""
     # its Python files, two folders deep, without lines that are comments
     files = (path for pattern in ("*.py", "*/*.py") for path in sorted(source.glob(pattern)))
     contents = [read_bytes(path) for path in islice(files, _MOST_FILES)]

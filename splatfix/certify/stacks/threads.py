@@ -22,19 +22,11 @@ class Threads(Struct, frozen=True):
     count: int
     reason: str
 
-    def words(self) -> str:
-        """For a certificate."""
-        return f"{self.count} ({self.reason})"
-
 
 def threads_for(
     facts: Facts, variables: Mapping[str, str] = os.environ, load: float | None = None
 ) -> Threads:
-    """As many as OMP_NUM_THREADS says; else by the cores that nobody uses now.
-
-    Args:
-        load: running processes, of the last minute; None: what the system says.
-    """
+    """Return as many as OMP_NUM_THREADS says; else by the cores that nobody used in the last minute."""
     # nested parallelism is given as a list, of which the first is the outer one
     count = variables.get(VARIABLE, "").partition(",")[0].strip()
     if count.isascii() and count.isdigit() and int(count):

@@ -115,7 +115,7 @@ def gitlinks(index: bytes) -> dict[str, str]:
 def has_nothing_below(git: Path, path: str) -> bool:
     """The repository has no file below this path, by its index; False where that cannot be read."""
     index = _index_of(git)
-    below = f"{path}/".encode()
+    below = os.fsencode(f"{path}/")
     return bool(index) and not any(name.startswith(below) for _, _, name in _index_entries(index))
 
 

@@ -3,15 +3,13 @@ of the style sheet."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby
 from typing import ClassVar
 
 from msgspec import Struct
 
 from splatfix.core.words import counted
 from splatfix.report.html.metrics import Bucket, Values, reduced
-
-# Opacity resets come every 3,000 iterations; more lines than these would hide the curve.
-MOST_MARKS = 12
 
 Point = tuple[float, float]
 """Iteration and value."""
@@ -47,19 +45,17 @@ class Chart(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
-    """From values to places in the drawing."""
+    """From values to places in the drawing, from the left (``x``) and from the top (``y``)."""
 
     first: float
     last: float
     ticks: Sequence[float]
 
     def x(self, iteration: float) -> float:
-        """The place of an iteration, from the left."""
         span = self.last - self.first or 1.0
         return Chart.left + (iteration - self.first) / span * (Chart.right - Chart.left)
 
     def y(self, value: float) -> float:
-        """The place of a value, from the top."""
         low, high = self.ticks[0], self.ticks[-1]
         return Chart.top + (high - value) / (high - low) * (Chart.bottom - Chart.top)
 
@@ -106,17 +102,10 @@ def lines(
     from_zero: bool = False,
     note: str = "",
 ) -> Chart:
-    """A line for each series, with the range of the iterations that a point stands for.
-
-    Args:
-        limit: label and value of a horizontal line, which the scale then reaches.
-        resets: iterations that reset the opacities, as vertical lines.
-        note: a sentence below.
-    """
+    """A line for each series, with the range of the iterations that a point stands for; ``limit`` is a horizontal line, which
+    the scale then reaches, ``resets`` (of the opacities) are vertical ones."""
     curves = [reduced(iterations, values) for values in series.values()]
-    known: list[Bucket] = []
-    for curve in curves:
-        known.extend(filter(None, curve))
+    known = list(filter(None, chain(*curves)))
     if not known:
         return Chart(title, "not recorded")
     lowest, highest = min(point.low for point in known), max(point.high for point in known)
@@ -135,7 +124,7 @@ def lines(
         legend += [(f"s{number}", name) for number, name in enumerate(series)]
     if limit:
         description.append(f"{limit[0]} at {shown(limit[1])} {unit}".strip())
-    resets = resets[:MOST_MARKS]
+    resets = resets[:12]  # more lines than these would hide the curve
     if resets:
         description.append(f"opacity reset: {', '.join(map(str, resets))}")
         legend.append(("dashed", "opacity reset"))
@@ -246,13 +235,7 @@ def _summary(name: str, unit: str, iterations: Sequence[int], values: Values) ->
 
 def _curve(curve: Sequence[Bucket | None], number: int, scale: Scale) -> Iterable[tuple[str, str]]:
     """The ranges of a series, and above them its line; it ends and begins again where a value is missing."""
-    pieces: list[list[Bucket]] = [[]]
-    for point in curve:
-        if point is None:
-            pieces.append([])
-        else:
-            pieces[-1].append(point)
-    pieces = [piece for piece in pieces if piece]
+    pieces = [list(filter(None, piece)) for known, piece in groupby(curve, bool) if known]
     for piece in pieces:
         upper = [(point.iteration, point.high) for point in piece]
         lower = [(point.iteration, point.low) for point in piece]

@@ -14,8 +14,6 @@ from splatfix.core.limits import MOST_METRICS
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.words import counted
 
-POINTS = 240
-"""Points of a curve."""
 MEMORY = {
     "rss_gb": "resident",
     "vram_allocated_gb": "allocated on the GPU",
@@ -75,7 +73,7 @@ def read_metrics(path: Path) -> Metrics:
     )
 
 
-def reduced(iterations: Sequence[int], values: Values, most: int = POINTS) -> list[Bucket | None]:
+def reduced(iterations: Sequence[int], values: Values, most: int = 240) -> list[Bucket | None]:
     """At most ``most`` points with lowest, mean and highest value of each; None where no value is finite."""
     size = max(1, math.ceil(len(values) / most))
     buckets: list[Bucket | None] = []

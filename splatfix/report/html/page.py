@@ -17,7 +17,7 @@ from splatfix.model import Facts
 from splatfix.model.option import Options
 from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
-from splatfix.report.marks import Badge, Link, Mark, Table
+from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.merged import NO_CERTIFICATE
 from splatfix.report.merging import Listed, Merged
 from splatfix.report.templates import fill_in
@@ -31,9 +31,6 @@ _FITS = {
 }
 MOST_LINKS = 20
 """Of one cell or group; the JSON document has all."""
-MOST_UNREADABLE = 200
-OPENED = 2
-"""Groups that show all at once."""
 
 
 def certificate_page(
@@ -44,13 +41,8 @@ def certificate_page(
     matrix: BinaryMatrix,
     sha256: str = "",
 ) -> str:
-    """A certificate as one HTML file: pictures, styles and script are in it.
-
-    Args:
-        folder: the report folder, which holds pictures, metrics and logs of the scenes.
-        options: where a diagnosis explains a failed certification: what to do about it.
-        sha256: of its certificate.json.
-    """
+    """A certificate as one HTML file, with the pictures, metrics and logs of the report folder, and the options of a diagnosis
+    where one explains a failed certification."""
     view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
     packages = [f"{item.name}=={item.version}" for item in distributions]
@@ -66,12 +58,6 @@ def certificate_page(
     if toolkits:
         named = (f"{item.version or 'version not known'} in {item.root}" for item in toolkits)
         valid_for.append(("CUDA toolkits", ", ".join(named)))
-    overview = view.results
-    if overview is not None:  # each scene's name leads to its section
-        rows = []
-        for number, (scene, *cells) in enumerate(overview.rows):
-            rows.append((Link(scene, f"#scene-{number}"), *cells))
-        overview = Table(overview.headers, rows)
     return page(
         "certificate.html",
         certificate=certificate,
@@ -80,7 +66,6 @@ def certificate_page(
         advice=list(_advice(view)),
         outcomes=OUTCOMES,
         title_of=title_of,
-        overview=overview,
         scenes=read_scenes(certificate.scenes, folder),
         held_out=HELD_OUT,
         slide=SLIDE,
@@ -102,13 +87,7 @@ def certificate_page(
 def matrix_page(
     merged: Merged, unreadable: Sequence[tuple[str, str]], data: str, refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Merged certificates as one HTML file.
-
-    Args:
-        unreadable: path and reason of each file that could not be read.
-        data: the JSON document beside it, as a relative URL.
-        refused: container lanes without a certificate, and why.
-    """
+    """Merged certificates as one HTML file; ``data`` is the JSON document beside it, as a relative URL."""
     order = list(VERDICTS)
 
     def failed_first(entries: Sequence[Listed]) -> Sequence[Listed]:
@@ -119,12 +98,10 @@ def matrix_page(
         refused=refused,
         no_certificate=NO_CERTIFICATE,
         merged=merged,
-        opened=OPENED,
         verdicts=VERDICTS,
         failed_first=failed_first,
         most_links=MOST_LINKS,
         unreadable=unreadable,
-        most_unreadable=MOST_UNREADABLE,
         data=data,
     )
 

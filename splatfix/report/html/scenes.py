@@ -16,11 +16,8 @@ from splatfix.report.results import resolution
 from splatfix.report.view import scene_badge
 from splatfix.report.wording import statement
 
-GIB = 2**30
 FULL = 0.97
 """Of the memory: above it the system moves memory to and fro, and training is 20 times slower."""
-# Enough for a traceback; the page links the whole log.
-LOG_LINES = 40
 
 
 class Scene(Struct, frozen=True):
@@ -36,12 +33,10 @@ class Scene(Struct, frozen=True):
 
     @property
     def badge(self) -> Badge:
-        """The result."""
         return scene_badge(self.run)
 
     @property
     def resolution(self) -> str:
-        """That of the training, such as ``1600x1064``."""
         return resolution(self.run.record)
 
 
@@ -58,7 +53,8 @@ def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:
         content = read_text(folder / PurePosixPath(run.log)) if run.log else None
         log: Sequence[str] = ()
         if isinstance(content, str):
-            log = [line[:2000] for line in content.rstrip().splitlines()[-LOG_LINES:]]
+            # enough for a traceback; the page links the whole log
+            log = [line[:2000] for line in content.rstrip().splitlines()[-40:]]
         scenes.append(Scene(run, views, drawn, metrics.unread if record.has("gaussians") else "", log))
     return scenes
 
@@ -118,7 +114,7 @@ def _memory(metrics: Metrics, record: TrainingRecord) -> Iterator[Chart]:
         unknown = "How much memory there is, is not known."
         yield lines(title, "GiB", metrics.iterations, series, from_zero=True, note=unknown)
         return
-    memory = limit / GIB
+    memory = limit / 2**30
     peak = max(max(filter(None, values), default=0.0) for values in series.values())
     full = FULL * memory
     text = f"Peak {shown(peak)} of {shown(memory)} GiB, {peak / memory:.1%}."

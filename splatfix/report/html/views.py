@@ -13,25 +13,16 @@ from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.reading import read_bytes
 from splatfix.core.words import counted
 
-MOST_VIEWS = 4
-"""Of one scene."""
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-
 
 class View(Struct, frozen=True):
     """A picture that shows the rendering left and the ground truth right."""
 
-    name: str
-    """As it is in the report folder."""
+    stem: str
+    """Its name without the iteration, which the trainer puts first."""
     width: int
     """Pixels of one half."""
     height: int
     data: bytes
-
-    @property
-    def stem(self) -> str:
-        """Its name without the iteration, which the trainer puts first."""
-        return re.sub(r"^[0-9]{6}_", "", PurePosixPath(self.name).stem)
 
     @property
     def encoded(self) -> str:
@@ -40,38 +31,33 @@ class View(Struct, frozen=True):
 
 
 class Views(Struct, frozen=True):
-    """The pictures of one scene that go into the file."""
+    """The pictures of one scene that go into the file, and why each other does not."""
 
-    shown: tuple[View, ...] = ()
-    left_out: tuple[str, ...] = ()
-    """Why each other is not there."""
+    shown: list[View] = []
+    left_out: list[str] = []
 
 
 def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_PICTURES) -> list[Views]:
-    """The views of each run: all first ones before any second, as long as there is room.
-
-    Where the trainer left a smaller copy of a picture (``thumbnails`` beside ``renders``), that is taken.
-    """
-    # every scene's first view before any scene's second: no scene goes without a picture for the sake of another
-    shown: list[list[View]] = [[] for _ in runs]
-    left_out: list[list[str]] = [[] for _ in runs]
+    """The views of each run: all first ones before any second, as long as there is room, so that no scene goes without a
+    picture for the sake of another. A smaller copy of a picture (``thumbnails`` beside ``renders``) is taken instead."""
+    views = [Views() for _ in runs]
     room = most
-    for number in range(MOST_VIEWS):
-        for scene, run in enumerate(runs):
+    for number in range(4):
+        for run, scene in zip(runs, views, strict=True):
             if number >= len(run.images):
                 continue
             name = run.images[number]
             view = _read(folder, name, room)
             if isinstance(view, str):
-                left_out[scene].append(f"{name}: {view}")
+                scene.left_out.append(f"{name}: {view}")
             else:
-                shown[scene].append(view)
+                scene.shown.append(view)
                 room -= len(view.data)
-    return [Views(tuple(views), tuple(missing)) for views, missing in zip(shown, left_out, strict=True)]
+    return views
 
 
 def _read(folder: Path, name: str, room: int) -> View | str:
-    """A view, or why it is not in the page: there is none, or it is no such picture."""
+    """A view, or why it is not in the page."""
     path = PurePosixPath(name)
     smaller = folder.joinpath(*path.parts[:-2], "thumbnails", path.name)
     content = read_bytes(smaller, MOST_PICTURES)
@@ -84,9 +70,9 @@ def _read(folder: Path, name: str, room: int) -> View | str:
     if len(content) > room:
         return "the pictures before it take the room that this file has for them"
     # A PNG begins with its signature and the chunk IHDR, whose first two numbers are width and height.
-    if content[:8] != _SIGNATURE or content[12:16] != b"IHDR" or len(content) < 33:
+    if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR" or len(content) < 33:
         return "it is no PNG"
     width, height = struct.unpack(">II", content[16:24])
     if width < 2 or width % 2 or not height:
         return f"it does not hold two pictures side by side: {counted(width, 'pixel')} wide"
-    return View(name, width // 2, height, content)
+    return View(re.sub(r"^[0-9]{6}_", "", path.stem), width // 2, height, content)

@@ -22,7 +22,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts.collect import playback
 from splatfix.report.html.views import read_views
-from splatfix.report.marks import Badge, Link, Mark
+from splatfix.report.marks import Badge, Mark
 from splatfix.report.templates import html_text, markdown_text
 from splatfix.report.wording import MEANS, TITLES
 from tests.certify.conftest import RESULT
@@ -38,7 +38,6 @@ def test_anything_is_text() -> None:
     assert html_text('<b>"&') == "&lt;b&gt;&quot;&amp;"
     assert html_text(html_text("<b>")) == "&lt;b&gt;"
     assert html_text("a\x1bb\u202e\udcff") == "a\\x1bb\\u202e\\xff"
-    assert html_text(Link("<", '"')) == '<a href="&quot;">&lt;</a>'
     assert "&lt;i&gt;</span>" in html_text(Badge(Mark.BAD, "<i>"))
     assert markdown_text(Badge(Mark.BAD, "met", "[FAILED]")) == r"\[FAILED\]"
 

@@ -1,12 +1,11 @@
 """``torch_scatter`` in plain PyTorch, for a rehearsal: reductions of rows by index, along one dimension.
 
-What it computes is documented by torch_scatter (``scatter(src, index, dim, out, dim_size, reduce)``); made with
-``Tensor.scatter_reduce``. Rows of the result that no index names are 0, also of maximum and minimum; the argument of these is
-then the size of ``src``, as there.
+Rows of the result that no index names are 0, also of maximum and minimum; the argument of these is then the size of ``src``.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Optional, Tuple
 
 import torch
@@ -23,12 +22,8 @@ def scatter(
 ) -> Tensor:
     """``src`` reduced along ``dim`` to ``dim_size`` rows (default: the largest index + 1).
 
-    Args:
-        index: int64, of the shape of ``src`` or one that broadcasts to it; one dimension is meant along ``dim``.
-        reduce: ``sum``, ``add``, ``mean``, ``mul``, ``max`` or ``min``.
-
-    Raises:
-        ValueError: another reduction, or ``out``, which no trainer was seen to give.
+    ``index`` is int64, of the shape of ``src`` or one that broadcasts to it; one dimension is meant along ``dim``.
+    ``out``, which no trainer was seen to give, is refused.
     """
     names = {"sum": "sum", "add": "sum", "mean": "mean", "mul": "prod", "max": "amax", "min": "amin"}
     if reduce not in names or out is not None:
@@ -44,35 +39,8 @@ def scatter(
     return made.scatter_reduce(dim, rows, src, names[reduce], include_self=reduce == "mul")
 
 
-def scatter_add(
-    src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
-) -> Tensor:
-    """Sums; see :func:`scatter`."""
-    return scatter(src, index, dim, out, dim_size, "sum")
-
-
-scatter_sum = scatter_add
-
-
-def scatter_mean(
-    src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
-) -> Tensor:
-    """Means; see :func:`scatter`."""
-    return scatter(src, index, dim, out, dim_size, "mean")
-
-
-def scatter_max(
-    src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
-) -> Tuple[Tensor, Tensor]:
-    """Maxima, and where in ``src`` along ``dim`` each is first."""
-    return _with_argument(src, index, dim, scatter(src, index, dim, out, dim_size, "max"))
-
-
-def scatter_min(
-    src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
-) -> Tuple[Tensor, Tensor]:
-    """Minima, and where in ``src`` along ``dim`` each is first."""
-    return _with_argument(src, index, dim, scatter(src, index, dim, out, dim_size, "min"))
+scatter_add = scatter_sum = functools.partial(scatter, reduce="sum")
+scatter_mean = functools.partial(scatter, reduce="mean")
 
 
 def _broadcast(index: Tensor, src: Tensor, dim: int) -> Tensor:
@@ -83,7 +51,11 @@ def _broadcast(index: Tensor, src: Tensor, dim: int) -> Tensor:
     return index.expand_as(src)
 
 
-def _with_argument(src: Tensor, index: Tensor, dim: int, extremes: Tensor) -> Tuple[Tensor, Tensor]:
+def _extremes(
+    reduce: str, src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
+) -> Tuple[Tensor, Tensor]:
+    """Maxima or minima, and where in ``src`` along ``dim`` each is first."""
+    extremes = scatter(src, index, dim, out, dim_size, reduce)
     rows = _broadcast(index, src, dim)
     count = src.shape[dim]
     shape = [1] * src.dim()
@@ -93,3 +65,6 @@ def _with_argument(src: Tensor, index: Tensor, dim: int, extremes: Tensor) -> Tu
     places = torch.where(is_it, places, torch.full_like(places, count))
     argument = torch.full(extremes.shape, count, dtype=torch.long, device=src.device)
     return extremes, argument.scatter_reduce(dim, rows, places, "amin", include_self=True)
+
+
+scatter_max, scatter_min = functools.partial(_extremes, "max"), functools.partial(_extremes, "min")
