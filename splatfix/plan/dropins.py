@@ -89,7 +89,7 @@ def _of_checkout(text: str, checkout: Checkout, request: Request) -> Replacement
 
 
 def _of_a_host(checkout: Checkout) -> Replacement | None:
-    """Choose the drop-in for a source that is itself its host (gsplat's own), beside one of its release; None for other sources."""
+    """Choose the drop-in for a source that is itself its host (gsplat's own), beside one of its release; None for others."""
     source = next((item.source for item in checkout.sources if item.path == "."), None)
     dropin = next((item for item in DROPINS if source and item.host and item.host == source.name), None)
     if source is None or dropin is None:

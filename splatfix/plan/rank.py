@@ -169,7 +169,7 @@ class Ranking(Struct, frozen=True):
 
 
 def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
-    """Rank every option for the sources of a request; none ``named`` means a CUDA extension in the current folder, if there is one."""
+    """Rank every option for the sources of a request; none ``named``: a CUDA extension in the current folder is meant."""
     answer = best(case, shows_options=True)
     if isinstance(answer, Plan):
         if named or answer.targets:
