@@ -125,9 +125,7 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
         extension, text = row.module, f"{row.module} ({kind})"
     elif reason is None:
         return Rejected.of("plan.unknown-drop-in", text=text, known=tables.known_names())
-    build = run("splatfix", "install", "SOURCE", "--target", "sm_120")
-    if release := install_name(extension):
-        build = run("splatfix", "install", release, "--target", "sm_120")
+    build = run("splatfix", "install", install_name(extension) or "SOURCE", "--target", "sm_120")
     return _nothing_replaces(f"{text}: {reason}", extension, kind, (build,), (), request)
 
 
