@@ -19,7 +19,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.reading import read_text
 from splatfix.core.runner import Completed
 from splatfix.core.step import run, say
-from splatfix.facts.source.reader import NotPython, parse_python
+from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import WheelFile
@@ -221,7 +221,7 @@ def wants_gpu(stderr: str) -> str | None:
     if not isinstance(text, str):
         return None
     try:
-        tree = parse_python(text)
+        tree = FolderReader().parse(text)
     except NotPython:
         return None
     file, line = frames[-1][0], int(frames[-1][1])

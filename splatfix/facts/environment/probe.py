@@ -26,7 +26,7 @@ from splatfix.facts.environment.packages import (
 )
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
-from splatfix.facts.source.reader import NotPython, parse_python
+from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.syntax import simple_assignments
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import within
@@ -221,7 +221,7 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
     if text is None:
         return unknown("torch/version.py cannot be read", folder)
     try:
-        assigned = dict(simple_assignments(parse_python(text).body))
+        assigned = dict(simple_assignments(FolderReader().parse(text).body))
     except NotPython as error:
         return unknown(f"torch/version.py is damaged: {error}", folder)
     constants = {name: getattr(value, "value", None) for name, value in assigned.items()}

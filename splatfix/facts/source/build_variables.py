@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from splatfix.facts.source.setup_py import GPU_IN_SIGHT, SetupScript, quoted
-from splatfix.facts.source.syntax import last_name, text_constant
+from splatfix.facts.source.syntax import last_name, text_constant, texts_below
 from splatfix.facts.source.variable_names import OFF, ON, is_arch_variable
 from splatfix.model import ArchVariable, CudaSwitches
 
@@ -55,9 +55,9 @@ def _read(node: ast.AST, environ: set[str]) -> Read:
     match node:
         case ast.Call(func=ast.Attribute(value=owner, attr="get" | "pop" | "setdefault"), args=[key, *rest]):
             if last_name(owner) in environ:
-                return key, rest[0] if rest else None
+                return key, next(iter(rest), None)
         case ast.Call(func=function, args=[key, *rest]) if last_name(function) == "getenv":
-            return key, rest[0] if rest else None
+            return key, next(iter(rest), None)
         case ast.Subscript(value=owner, slice=key, ctx=ast.Load()) if last_name(owner) in environ:
             return key, None
         case ast.Compare(left=key, comparators=others) if any(last_name(item) in environ for item in others):
@@ -106,17 +106,15 @@ def arch_variables(reads: Mapping[str, str], script: SetupScript) -> Iterator[Ar
         holding = script.holding(quoted(name))
         separator, dotted, is_number = ";", name.endswith("ARCH_LIST"), False
         for call in script.calls("split", "int", "float"):
-            converted = (
-                call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), call)
-            )
+            converted: ast.AST = getattr(call.func, "value", None) or next(iter(call.args), call)
             if holding.isdisjoint(script.markers(converted)):
                 continue
             function = last_name(call.func)
-            split_at = (script.text(call.args[0]) if call.args else " ") if function == "split" else ""
-            if function == "float" or split_at == ".":
-                dotted = True
-            elif function == "int":
+            split_at = script.text(call.args[0]) if call.args else " "
+            if function == "int":
                 is_number = True
+            elif function == "float" or split_at == ".":
+                dotted = True
             elif split_at:
                 separator = split_at
         default = reads[name]
@@ -131,15 +129,12 @@ def arch_variables(reads: Mapping[str, str], script: SetupScript) -> Iterator[Ar
 def cuda_switches(reads: Mapping[str, str], script: SetupScript) -> CudaSwitches:
     """Tell what decides whether CUDA code is compiled."""
     # what is compared in conditions ``x == "True"`` behind which modules are declared, and without which none are
-    compared = [
-        node.test.left
-        for node in script.nodes
-        if isinstance(node, ast.If)
-        and isinstance(node.test, ast.Compare)
-        and isinstance(node.test.ops[0], (ast.Eq, ast.In))
-        and any(map(_names_builder, node.body))
-        and not any(map(_names_builder, node.orelse))
-    ]
+    compared: list[ast.expr] = []
+    for node in script.nodes:
+        match node:
+            case ast.If(test=ast.Compare(left=left, ops=[ast.Eq() | ast.In(), *_]), body=body, orelse=others):
+                if any(map(_names_builder, body)) and not any(map(_names_builder, others)):
+                    compared.append(left)
     on: dict[str, str] = {}
     also: dict[str, str] = {}
     for name in list(reads)[:_MOST_VARIABLES]:
@@ -167,7 +162,7 @@ def _value_for_on(name: str, script: SetupScript) -> str:
     for node in script.nodes:
         match node:
             case ast.Compare(left=left, ops=[ast.Eq() | ast.In(), *_], comparators=[other, *_]):
-                values = [text for inner in ast.walk(other) if (text := text_constant(inner)) is not None]
+                values = list(texts_below(other, set()))
                 if values and holding & script.markers(left):
                     return "1" if "1" in values else values[0]
     return "1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,9 @@ def with_checkout(
 
     def read() -> Fact[Checkout]:
         checkout = read_checkout(folder, patterns, include_folders(facts.machine, facts.environment))
-        return replace(checkout, value=as_started(checkout.value)) if started and checkout.value else checkout
+        if started and checkout.value:
+            return replace(checkout, value=as_started(checkout.value))
+        return checkout
 
     return replace(facts, checkout=within(_PATIENCE, read, str(folder)))
 
@@ -198,12 +201,12 @@ def missing_headers_of(source: Source, facts: Facts) -> tuple[MissingHeader, ...
 def _packages_in(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:
     for entry in reader.children(folder):
         file = folder / entry.name / "__init__.py"
-        text = reader.text(file) if is_splat_module(entry.name) else ""
+        if not is_splat_module(entry.name) or not (text := reader.text(file)):
+            continue
         try:
-            if text:
-                kernel = reader.text(folder / "cuda_rasterizer" / "forward.cu")
-                source = read_package_source(entry.name, text, reader.parse)
-                yield replace(source, depth=read_depth(kernel), projection=read_projection(kernel))
+            source = read_package_source(entry.name, text, reader)
+            kernel = reader.text(folder / "cuda_rasterizer" / "forward.cu")
+            yield replace(source, depth=read_depth(kernel), projection=read_projection(kernel))
         except NotPython as error:
             reader.leave_out(file, f"it is not Python that this version can read: {error}")
 
@@ -217,15 +220,14 @@ def _imports_and_calls(root: Path, reader: FolderReader, own_modules: set[str]) 
     others: list[ExtensionCall] = []
     for file in reader.files_below(root, (".py",), depth=3, skip=("submodules",)):
         text = reader.text(file)
-        tree = reader.python(file, text) if _MENTIONS.search(text) else None
-        if tree is None:
+        if not _MENTIONS.search(text) or not (tree := reader.python(file, text)):
             continue
         name = file.relative_to(root).as_posix()
         nodes = tuple(ast.walk(tree))
         guarded_here = tuple(guarded_imports(name, nodes))
         guarded += guarded_here
         guarded_lines = {item.line for item in guarded_here}
-        for item in (item for node in nodes for item in imported(node)):
+        for item in chain.from_iterable(map(imported, nodes)):
             if item.line not in guarded_lines and is_splat_module(item.module):
                 modules.add(item.module.partition(".")[0])
         of_rasterizers, of_functions = extension_calls(name, nodes, _MOST_CALLS - len(calls) - len(others))

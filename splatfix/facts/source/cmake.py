@@ -17,7 +17,7 @@ _IF = re.compile(r"\s*if\s*\(\s*(\w*)(\s*\))?", re.IGNORECASE)
 _ELSE = re.compile(r"\s*else(if)?\s*\(", re.IGNORECASE)
 _ENDIF = re.compile(r"\s*endif\s*\(", re.IGNORECASE)
 _COMMENT = re.compile(r"(?<!\\)#[^\n\[]*")
-_CUDA = re.compile(r"cuda|\.cu\b", re.IGNORECASE)
+MENTIONS_CUDA = re.compile(r"cuda|\.cu\b", re.IGNORECASE)
 _ENVIRONMENT = re.compile(r"\$ENV\{(\w+)\}")
 _VALUE = re.compile(r"\bset\s*\(\s*(\w+)\s+\"?([\w.]+)\"?\s*\)", re.IGNORECASE)
 _LIBRARY = re.compile(r"\bCUDA::(?:cuda_driver|(cuda|nvrtc|cufile|nvml))\b")
@@ -49,10 +49,6 @@ class CMakeProject(Struct, frozen=True):
     """The addresses of what it downloads as it configures, by name."""
     modules: tuple[str, ...] = ()
     """The Python modules that it builds, by name; which sources go into them only CMake itself can tell."""
-
-    @property
-    def mentions_cuda(self) -> bool:
-        return _CUDA.search(self.text) is not None
 
 
 def read_cmake(folder: Path, script: SetupScript, reader: FolderReader) -> CMakeProject:

@@ -6,98 +6,135 @@ tell from the file alone is left out: a function that other files call may be ca
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 
 from splatfix.facts.source.syntax import keyword_value, last_name
 
 _DECIDES_ON_PICKLES = frozenset({"weights_only", "pickle_module"})
-_LOOPS = (ast.For, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WITHOUT_AUTOGRAD = frozenset({"no_grad", "inference_mode"})
 _METRICS = frozenset({"psnr", "ssim", "lpips", "lpips_fn", "l1_loss", "fused_ssim"})
 _RENDERERS = ("render", "raster")
 _ENDS_THE_GRAPH = frozenset({"item", "detach", "tolist", "numpy", "cpu", "float"})
-_NO_IMAGE = ("name", "path", "width", "height", "size", "id")
+_VIEW = re.compile(r"camera|view", re.IGNORECASE)
+_IMAGE = re.compile(r"image", re.IGNORECASE)
+_NO_IMAGE = re.compile(r"name|path|width|height|size|id", re.IGNORECASE)
 
 
-def evaluations_with_autograd(tree: ast.Module) -> list[int]:
+class Code:
+    """The syntax tree of a file, walked once for all that is looked for in it."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.nodes = tuple(ast.walk(tree))
+        self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
+        self.loops = [node for node in self.nodes if isinstance(node, (ast.For, ast.While))]
+
+    @cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Walk up through what a node is in, the innermost first."""
+        while node in self._parents:
+            node = self._parents[node]
+            yield node
+
+    @cached_property
+    def without_autograd(self) -> set[ast.AST]:
+        """What has autograd off inside, and functions whose every call in the file is in such, and so on up."""
+        covered = set(filter(_is_without_autograd, self.nodes))
+        functions = [node for node in self.nodes if isinstance(node, _FUNCTIONS)]
+        calls: dict[str, list[ast.Call]] = {function.name: [] for function in functions}
+        for call in self.calls:
+            if (name := last_name(call.func)) in calls:
+                calls[name].append(call)
+        while True:
+            before = len(covered)
+            for function in functions:
+                around = map(self.around, calls[function.name])
+                if calls[function.name] and not any(map(covered.isdisjoint, around)):
+                    covered.add(function)
+            if len(covered) == before:
+                return covered
+
+
+def evaluations_with_autograd(code: Code) -> list[int]:
     """Lines of loops that draw views and measure them with autograd on: every view keeps what its backward pass would need."""
-    parents = _parents(tree)
-    covered = _without_autograd(tree, parents)
-    called = {last_name(call.func) for call in _calls(tree)}
+    called = {last_name(call.func) for call in code.calls}
     lines = []
-    for loop in _loops(tree):
-        function = next((node for node in _around(loop, parents) if isinstance(node, _FUNCTIONS)), None)
+    for loop in code.loops:
+        if _calls_backward(loop):
+            continue
+        function = next((node for node in code.around(loop) if isinstance(node, _FUNCTIONS)), None)
         # who calls it, and how, is in another file
-        unseen = function and not (function.name in called or _calls_backward(function))
-        if not unseen and not _calls_backward(loop):
-            calls = (call for call in _calls(loop) if covered.isdisjoint(_around(call, parents)))
-            names = {last_name(call.func) for call in calls}
-            if _METRICS & names and any(name.lower().startswith(_RENDERERS) for name in names):
-                lines.append(loop.lineno)
+        if function and not (function.name in called or _calls_backward(function)):
+            continue
+        names = set()
+        for call in _calls(loop):
+            if code.without_autograd.isdisjoint(code.around(call)):
+                names.add(last_name(call.func))
+        if _METRICS & names and any(name.lower().startswith(_RENDERERS) for name in names):
+            lines.append(loop.lineno)
     return sorted(lines)
 
 
-def images_kept_on_the_gpu(tree: ast.Module) -> list[int]:
+def images_kept_on_the_gpu(code: Code) -> list[int]:
     """Lines that keep a view's image on the GPU, whatever options say: ``self.original_image = image.cuda()``."""
-    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    views = [node for node in classes if any(word in node.name.lower() for word in ("camera", "view"))]
-    lines = []
-    for node in (node for view in views for node in ast.walk(view)):
-        match node:
-            case ast.Assign(
-                targets=[ast.Attribute(attr=name), *_], value=ast.Call(func=ast.Attribute(attr=last)) as call
-            ):
+    lines = set()
+    for owner in code.nodes:
+        if not isinstance(owner, ast.ClassDef) or not _VIEW.search(owner.name):
+            continue
+        for node in ast.walk(owner):
+            match node:
                 # the last of what is done to it is ``.cuda()`` or ``.to("cuda")``
-                places = [
-                    getattr(item, "value", None) for item in (*call.args, keyword_value(call, "device"))
-                ]
-                on_gpu = last == "cuda" or (
-                    last == "to" and any(str(place).startswith("cuda") for place in places)
-                )
-                if on_gpu and "image" in name.lower() and not any(word in name.lower() for word in _NO_IMAGE):
-                    lines.append(node.lineno)
+                case ast.Assign(
+                    targets=[ast.Attribute(attr=name), *_],
+                    value=ast.Call(func=ast.Attribute(attr="cuda" | "to" as last)) as call,
+                ):
+                    given = (*call.args, keyword_value(call, "device"))
+                    devices = [str(getattr(item, "value", None)) for item in given]
+                    on_gpu = last == "cuda" or any(device.startswith("cuda") for device in devices)
+                    if on_gpu and _IMAGE.search(name) and not _NO_IMAGE.search(name):
+                        lines.add(node.lineno)
     return sorted(lines)
 
 
-def graphs_kept(tree: ast.Module) -> list[int]:
+def graphs_kept(code: Code) -> list[int]:
     """Lines in a training loop that add a loss with its graph to something from before the loop."""
-    parents = _parents(tree)
-    covered = _without_autograd(tree, parents)
     lines = set()
-    for loop in _loops(tree):
-        statements = [node for node in _inside(loop.body) if isinstance(node, ast.stmt)]
-        targets = (target for node in statements if isinstance(node, ast.Assign) for target in node.targets)
-        assigned = {target.id for target in targets if isinstance(target, ast.Name)}
-        called = [
-            getattr(call.func, "value", None) for call in _calls(loop) if last_name(call.func) == "backward"
-        ]
-        losses = {owner.id for owner in called if isinstance(owner, ast.Name)}
-        for node in statements:
+    for loop in code.loops:
+        losses = set()
+        for call in _calls(loop):
+            if last_name(call.func) == "backward":
+                losses.add(getattr(getattr(call.func, "value", None), "id", None))
+        assigned = set[str]()
+        # (statement, what is added to, what is added)
+        additions: list[tuple[ast.stmt, str, ast.expr]] = []
+        for node in _inside(loop.body):
             match node:
+                case ast.Assign(targets=targets):
+                    assigned.update(target.id for target in targets if isinstance(target, ast.Name))
                 case ast.AugAssign(target=ast.Name(id=kept), value=value):
-                    pass
+                    additions.append((node, kept, value))
                 case ast.Expr(
                     value=ast.Call(func=ast.Attribute(value=owner, attr="append"), args=[value, *_])
                 ):
-                    kept = ast.unparse(owner)
-                case _:
-                    continue
+                    additions.append((node, ast.unparse(owner), value))
+        for node, kept, value in additions:
             # all of it but that of which only numbers are taken, as by ``loss.item()``
             names = {item.id for item in _inside([value], _is_number) if isinstance(item, ast.Name)}
-            if (
-                kept not in assigned | losses
-                and losses & names
-                and covered.isdisjoint(_around(node, parents))
-            ):
+            has_graph = not losses.isdisjoint(names) and code.without_autograd.isdisjoint(code.around(node))
+            if has_graph and kept not in assigned and kept not in losses:
                 lines.add(node.lineno)
     return sorted(lines)
 
 
-def cache_emptied_in_the_loop(tree: ast.Module) -> list[int]:
+def cache_emptied_in_the_loop(code: Code) -> list[int]:
     """Lines of ``torch.cuda.empty_cache()`` in each iteration of a training loop, under no condition."""
     lines = set()
-    for loop in filter(_calls_backward, _loops(tree)):
+    for loop in filter(_calls_backward, code.loops):
         statements = list(loop.body)
         for statement in statements:  # which grows
             match statement:
@@ -106,21 +143,6 @@ def cache_emptied_in_the_loop(tree: ast.Module) -> list[int]:
                 case ast.Expr(value=ast.Call(func=function)) if last_name(function) == "empty_cache":
                     lines.add(statement.lineno)
     return sorted(lines)
-
-
-def _parents(tree: ast.Module) -> dict[ast.AST, ast.AST]:
-    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-
-
-def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    """Walk up through what it is in, the innermost first."""
-    while node in parents:
-        node = parents[node]
-        yield node
-
-
-def _loops(tree: ast.Module) -> Iterator[ast.For | ast.While]:
-    return (node for node in ast.walk(tree) if isinstance(node, _LOOPS))
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
@@ -165,60 +187,43 @@ def _is_without_autograd(node: ast.AST) -> bool:
     return any(last_name(getattr(item, "func", item)) in _WITHOUT_AUTOGRAD for item in switches)
 
 
-def _without_autograd(tree: ast.Module, parents: Mapping[ast.AST, ast.AST]) -> set[ast.AST]:
-    """What has autograd off inside, and functions whose every call in the file is in such, and so on through their callers."""
-    covered = set(filter(_is_without_autograd, ast.walk(tree)))
-    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
-    calls: dict[str, list[ast.Call]] = {function.name: [] for function in functions}
-    for call in _calls(tree):
-        if (name := last_name(call.func)) in calls:
-            calls[name].append(call)
-    while True:
-        before = len(covered)
-        for function in functions:
-            around = [_around(call, parents) for call in calls[function.name]]
-            if around and not any(map(covered.isdisjoint, around)):
-                covered.add(function)
-        if len(covered) == before:
-            return covered
-
-
-def unhashable_defaults(tree: ast.Module) -> list[int]:
+def unhashable_defaults(code: Code) -> list[int]:
     """Return the lines of dataclass fields whose default is an instance of another dataclass of the file that cannot be hashed.
 
     Python 3.11 refuses them ("mutable default"); before, only lists, dicts and sets were refused. A dataclass cannot be
     hashed unless it is frozen, says ``eq=False`` or ``unsafe_hash=True``, or has a ``__hash__`` of its own.
     """
-    dataclasses: list[ast.ClassDef] = []
+    fields: list[ast.stmt] = []
     unhashable: set[str] = set()
-    for node in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
-        for decorator in node.decorator_list:
-            if last_name(getattr(decorator, "func", decorator)) == "dataclass":
-                dataclasses.append(node)
-                options: dict[str | None, object] = {}
-                for keyword in getattr(decorator, "keywords", ()):
-                    options[keyword.arg] = getattr(
-                        keyword.value, "value", None
-                    )  # None: computed, and may be True
-                may_be_frozen = any(
-                    options.get(name, False) is not False for name in ("frozen", "unsafe_hash")
-                )
-                has_hash = any(getattr(item, "name", "") == "__hash__" for item in node.body)
-                if not (has_hash or may_be_frozen or not options.get("eq", True)):
-                    unhashable.add(node.name)
+    for node in code.nodes:
+        for decorator in getattr(node, "decorator_list", ()):
+            function = getattr(decorator, "func", decorator)
+            if not isinstance(node, ast.ClassDef) or last_name(function) != "dataclass":
+                continue
+            fields += node.body
+            # None: computed, and may be True
+            options: dict[str | None, object] = {"frozen": False, "unsafe_hash": False, "eq": True}
+            for keyword in getattr(decorator, "keywords", ()):
+                options[keyword.arg] = getattr(keyword.value, "value", None)
+            may_be_hashed = any(options[name] is not False for name in ("frozen", "unsafe_hash"))
+            has_hash = any(getattr(item, "name", "") == "__hash__" for item in node.body)
+            if options["eq"] and not (has_hash or may_be_hashed):
+                unhashable.add(node.name)
     lines = []
-    for item in (item for node in dataclasses for item in node.body if isinstance(item, ast.AnnAssign)):
-        value = item.value
+    for field in fields:
+        if not isinstance(field, ast.AnnAssign):
+            continue
+        value = field.value
         # of ``Settings()``, and of ``field(default=Settings())``
         if isinstance(value, ast.Call) and last_name(value.func) == "field":
             value = keyword_value(value, "default")
-        is_shared = any(last_name(part) == "ClassVar" for part in ast.walk(item.annotation))
+        is_shared = "ClassVar" in map(last_name, ast.walk(field.annotation))
         if isinstance(value, ast.Call) and last_name(value.func) in unhashable and not is_shared:
-            lines.append(item.lineno)
+            lines.append(field.lineno)
     return lines
 
 
-def tuple_loads(tree: ast.Module) -> list[int]:
+def tuple_loads(code: Code) -> list[int]:
     """Return the lines of ``(model_params, first_iter) = torch.load(checkpoint)`` without ``weights_only``.
 
     torch 2.6 and newer may refuse such a file. Inria's family saves tuples so: parameters, counters and the optimizer's
@@ -226,7 +231,7 @@ def tuple_loads(tree: ast.Module) -> list[int]:
     alone, which torch still takes.
     """
     lines = []
-    for node in ast.walk(tree):
+    for node in code.nodes:
         match node:
             case ast.Assign(targets=targets, value=ast.Call(func=function, keywords=keywords)):
                 is_unpacked = any(isinstance(target, (ast.Tuple, ast.List)) for target in targets)
@@ -238,7 +243,7 @@ def tuple_loads(tree: ast.Module) -> list[int]:
     return lines
 
 
-BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[ast.Module], list[int]]]] = {
+BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[Code], list[int]]]] = {
     "dataclass(default=unhashable)": ("dataclass", True, unhashable_defaults),
     "torch.load(tuple)": ("torch.load", False, tuple_loads),
     "evaluation with autograd": ("psnr", False, evaluations_with_autograd),

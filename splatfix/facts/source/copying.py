@@ -26,11 +26,8 @@ from splatfix.facts.source.names import NAMES, any_of
 
 # Compiled modules of an earlier build in place; a wheel must not pick them up.
 _STALE = re.compile(r".+\.(cpython-\d+\S*\.so|cp\d+-\S+\.pyd|o|obj)$")
-_DATA, _DATA_FILE, _SOURCE_FILE = (
-    any_of("data-folders", re.IGNORECASE),
-    any_of("data-files"),
-    any_of("source-files"),
-)
+_DATA = any_of("data-folders", re.IGNORECASE)
+_DATA_FILE, _SOURCE_FILE = any_of("data-files"), any_of("source-files")
 # What of .git tells the commit, and where it was cloned from.
 _GIT = re.compile(r"(modules/.+/)?(HEAD|config|packed-refs|refs/.+)")
 _LARGE = 32 << 20
@@ -139,9 +136,9 @@ class SourceFiles:
             try:
                 with os.scandir(folder) as listing:
                     entries = sorted(listing, key=lambda entry: entry.name)
-                found = [
-                    entry for item in entries for entry in self._of(item, f"{inside}/{item.name}".lstrip("/"))
-                ]
+                found: list[Entry] = []
+                for item in entries:
+                    found += self._of(item, f"{inside}/{item.name}".lstrip("/"))
             except OSError as error:
                 raise _cannot_copy(self.repository, error) from error
             below = [entry for entry in found if not entry.link and entry.path.is_dir()]

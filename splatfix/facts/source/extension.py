@@ -17,7 +17,7 @@ from splatfix.facts.source.build_variables import (
     environment_reads,
     environment_writes,
 )
-from splatfix.facts.source.cmake import read_cmake
+from splatfix.facts.source.cmake import MENTIONS_CUDA, read_cmake
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
 from splatfix.facts.source.pins import read_project_file
 from splatfix.facts.source.reach import COMPILED, is_its_own, missing_folders
@@ -72,7 +72,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     by_cmake = bool(cmake.text) and not script.mentions(*_TORCH_NAMES)
     if by_cmake:
         modules = modules or cmake.modules
-        needs_cuda = needs_cuda and cmake.mentions_cuda
+        needs_cuda = needs_cuda and MENTIONS_CUDA.search(cmake.text) is not None
     packages, project = script.setup_texts("packages"), pyproject.project
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     source = Source(

@@ -4,6 +4,7 @@ import ast
 import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -37,13 +38,17 @@ def extension_calls(
         return (), ()
     functions = list(_functions(nodes[0]))
     # what one function imports is not what a name is in another
-    names = _extension_names([node for statement in functions[-1][1] for node in ast.walk(statement)])
+    names = _extension_names(list(chain.from_iterable(map(ast.walk, functions[-1][1]))))
     every_call = (node for node in nodes if isinstance(node, ast.Call))
     settings = [call for call in every_call if _SETTINGS.fullmatch(_absolute(call.func, names)[1])]
     reader = _Reader(file, most, settings)
     for function, body in functions:
-        local = _extension_names([node for statement in body for node in ast.walk(statement)])
-        reader.read(function, body, ChainMap(local, names))
+        inside = list(chain.from_iterable(map(ast.walk, body)))
+        local = _extension_names(inside)
+        used = {node.id for node in inside if isinstance(node, ast.Name)}
+        # most functions touch no extension: neither its names nor what a method before kept of it
+        if local or not used.isdisjoint(names) or ("self" in used and reader.attributes):
+            reader.read(function, body, ChainMap(local, names))
     ordered = sorted(dict.fromkeys(reader.calls), key=lambda call: call.line)
     return (
         tuple(call for call in ordered if isinstance(call, RenderCall)),
@@ -53,7 +58,7 @@ def extension_calls(
 
 def _extension_names(nodes: Sequence[ast.AST]) -> dict[str, str]:
     """Local name -> absolute dotted name of what belongs to splatting extensions, or to what brings a rasterizer."""
-    imports = [item for node in nodes for item in imported(node)]
+    imports = list(chain.from_iterable(map(imported, nodes)))
     rasterizers = {item.module for item in imports if item.name == _FAMILY}
     ours = (item for item in imports if item.module in rasterizers or is_splat_module(item.module))
     return {item.local: item.stands_for for item in ours}
@@ -73,11 +78,8 @@ def _functions(tree: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
                 yield statement.name, statement.body
             elif isinstance(statement, ast.ClassDef):
                 pending.append(statement)
-        outside += (
-            item
-            for item in body
-            if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        )
+            else:
+                outside.append(statement)
     yield "", outside
 
 
@@ -88,13 +90,9 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, bool]]:
         statement, is_inside = pending.pop()
         yield statement, is_inside
         parts = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
-        inner = [
-            child
-            for part in parts
-            for name in ("body", "orelse", "finalbody")
-            if isinstance(block := getattr(part, name, None), list)
-            for child in block
-        ]
+        inner: list[ast.stmt] = []
+        for part, name in product(parts, ("body", "orelse", "finalbody")):
+            inner += getattr(part, name, ())
         pending += ((child, True) for child in reversed(inner))
 
 
@@ -133,7 +131,7 @@ class _Reader:
             at_least = sum(not isinstance(item, ast.Starred) for item in target.elts)
             self._unpack(value, None if is_starred else at_least, at_least)
             # the values go to these variables; those of the first assignment are kept
-            names = tuple(item.id if isinstance(item, ast.Name) else "" for item in target.elts)
+            names = tuple(getattr(item, "id", "") for item in target.elts)
             for number in () if is_starred else self._numbers_of(value):
                 call = self.calls[number]
                 if isinstance(call, RenderCall) and not call.results:
@@ -206,8 +204,10 @@ class _Reader:
         # ``f(**arguments)`` as ``f(a=..., b=...)``, where the function made that dict of constant keys, and added none
         written: list[ast.keyword] = []
         for keyword in call.keywords:
-            mappings = self._values(keyword.value, ast.Dict) if keyword.arg is None else ()
-            names = [text_constant(key) for key in mappings[0].keys] if len(mappings) == 1 else [keyword.arg]
+            mappings = self._values(keyword.value, ast.Dict)
+            names = [keyword.arg]
+            if keyword.arg is None and len(mappings) == 1:
+                names = list(map(text_constant, mappings[0].keys))
             written += [ast.keyword(name, keyword.value) for name in names]
         keywords, positional = _arguments(ast.Call(call.func, call.args, written))
         for settings in rasterizer.settings or (None,):

@@ -58,7 +58,7 @@ def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Sub
     if len(listed) > _MOST_SUBMODULES:
         reader.leave_out(root / ".gitmodules", f"it names more than {_MOST_SUBMODULES} submodules")
     git = git_folder(root, reader)
-    recorded = gitlinks(_index_of(git)) if git else {}
+    recorded = gitlinks(git) if git else {}
     submodules = []
     for path in list(dict.fromkeys([*listed, *recorded]))[:_MOST_SUBMODULES]:
         entry = listed.get(path, {})
@@ -101,31 +101,27 @@ def sections(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
     yield name, values
 
 
-def _index_of(git: Path) -> bytes:
-    index = read_bytes(git / "index")
-    return index if isinstance(index, bytes) else b""
-
-
-def gitlinks(index: bytes) -> dict[str, str]:
+def gitlinks(git: Path) -> dict[str, str]:
     """Path to commit of each submodule of a git index with SHA-1 names; what comes before damage, and {} for another file."""
-    links = (entry for entry in _index_entries(index) if entry[0] == _GITLINK_MODE)
+    links = (entry for entry in _index_entries(git) if entry[0] == _GITLINK_MODE)
     return {path.decode("utf-8", "replace"): commit.hex() for _, commit, path in links}
 
 
 def has_nothing_below(git: Path, path: str) -> bool:
     """The repository has no file below this path, by its index; False where that cannot be read."""
-    index = _index_of(git)
     below = os.fsencode(f"{path}/")
-    return bool(index) and not any(name.startswith(below) for _, _, name in _index_entries(index))
+    paths = [name for _, _, name in _index_entries(git)]
+    return bool(paths) and not any(name.startswith(below) for name in paths)
 
 
-def _index_entries(index: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (mode, commit, path) of each entry; source: gitformat-index(5), versions 2 to 4."""
-    version = int.from_bytes(index[4:8], "big")
+def _index_entries(git: Path) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (mode, commit, path) of each entry of the index; source: gitformat-index(5), versions 2 to 4."""
+    index = read_bytes(git / "index")
+    if not isinstance(index, bytes) or not re.match(rb"DIRC\0\0\0[\2-\4]", index):
+        return
+    version = index[7]
     offset, path = 12, b""
-    for _ in range(
-        int.from_bytes(index[8:12], "big") if index[:4] == b"DIRC" and version in (2, 3, 4) else 0
-    ):
+    for _ in range(int.from_bytes(index[8:12], "big")):
         is_extended = int.from_bytes(index[offset + 60 : offset + 61], "big") & 0x40
         start, kept = offset + (64 if is_extended else 62), b""
         if version == 4:

@@ -46,9 +46,8 @@ class IncludeFolders(Struct, frozen=True):
 
     def package_of(self, header: str) -> str:
         """The package of the system that has a header, where it is a library's of its own and not here; else ""."""
-        if not self.system or _first_with(
-            (*self.always, *(folder / "eigen3" for folder in self.system)), header
-        ):
+        folders = (*self.always, *(folder / "eigen3" for folder in self.system))
+        if not self.system or _first_with(folders, header):
             return ""
         table: dict[str, str] = NAMES["headers-of-packages"]
         return next((package for pattern, package in table.items() if re.fullmatch(pattern, header)), "")
@@ -59,11 +58,10 @@ class IncludeFolders(Struct, frozen=True):
         if not self.system or not package:
             return ""
         prefixes = {folder.parent for folder in self.always if folder.name == "include"}
-        for prefix, share in product(prefixes, ("lib/cmake/*", "lib/*/cmake/*", "share/*", "share/*/*")):
-            if any(
-                any(prefix.glob(f"{share}/{file}"))
-                for file in (f"{name}Config.cmake", f"{name.lower()}-config.cmake")
-            ):
+        shares = ("lib/cmake/*", "lib/*/cmake/*", "share/*", "share/*/*")
+        files = (f"{name}Config.cmake", f"{name.lower()}-config.cmake")
+        for prefix, share, file in product(prefixes, shares, files):
+            if any(prefix.glob(f"{share}/{file}")):
                 return ""
         return package
 
@@ -75,9 +73,8 @@ class IncludeFolders(Struct, frozen=True):
             return () if self.torch else None
         if not _OF_TOOLKIT.fullmatch(header):
             return None
-        return (
-            tuple(root for root, folders in self.toolkits.items() if not _first_with(folders, header)) or None
-        )
+        lacking = [root for root, folders in self.toolkits.items() if not _first_with(folders, header)]
+        return tuple(lacking) or None
 
 
 def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> IncludeFolders:
@@ -85,9 +82,8 @@ def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> Inc
     toolkits = {}
     for toolkit in machine.toolkits.value or ():
         targets = FolderReader().children(Path(toolkit.root, "targets"))
-        folders = tuple(
-            _with_cccl(Path(root, "include") for root in (toolkit.root, *map(os.fspath, targets)))
-        )
+        roots = (toolkit.root, *map(os.fspath, targets))
+        folders = tuple(_with_cccl(Path(root, "include") for root in roots))
         # facts may come from another machine (diagnose --facts)
         if _first_with(folders, "cuda_runtime.h"):
             toolkits[toolkit.root] = folders
@@ -107,10 +103,8 @@ def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> Inc
     always += system
     if python:
         always.append(Path(python.prefix, "include"))  # conda's
-    names = (
-        *(item.name for item in environment.distributions.value or ()),
-        *(environment.modules.value or ()),
-    )
+    names = [item.name for item in environment.distributions.value or ()]
+    names += environment.modules.value or ()
     searched = system if machine.system == "linux" else ()
     return IncludeFolders(toolkits, torch, tuple(always), searched, frozenset(map(_bare, names)))
 
@@ -222,11 +216,11 @@ def _lying_in(root: Path, headers: Collection[str]) -> set[str]:
         by_name.setdefault(header.rpartition("/")[2], []).append(header)
     found: set[str] = set()
     # for sixty headers of Eigen it was walked through sixty times
-    for folder, _, files in islice(os.walk(repository), _MOST_FOLDERS if headers else 0):
-        for name in by_name.keys() & set(files):
-            found.update(header for header in by_name[name] if f"{folder}/{name}".endswith(f"/{header}"))
+    for folder, _, files in islice(os.walk(repository), _MOST_FOLDERS):
         if len(found) == len(headers):
             break
+        for name in by_name.keys() & set(files):
+            found.update(header for header in by_name[name] if f"{folder}/{name}".endswith(f"/{header}"))
     return found
 
 

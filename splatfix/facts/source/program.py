@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from splatfix.core.reading import is_folder, is_regular_file
 from splatfix.core.source_pattern import NamePattern
-from splatfix.facts.source.code_shapes import BY_SHAPE
+from splatfix.facts.source.code_shapes import BY_SHAPE, Code
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.syntax import (
     dotted_name,
@@ -87,7 +88,7 @@ class _Statement(Struct):
 class _Reading:
     def __init__(self, root: Path, patterns: Sequence[NamePattern], reader: FolderReader) -> None:
         self._root, self._patterns, self._reader = root, patterns, reader
-        self._methods = {name for item in patterns for name in item.names if name.startswith("*.")}
+        self._names = frozenset[str]().union(*(pattern.names for pattern in patterns))
         self.imports: dict[str, ImportedModule] = {}
         self.matches: list[CodeMatch] = []
         self._search: dict[Path, None] = {}
@@ -110,9 +111,10 @@ class _Reading:
             # every statement that running or calling the file can reach, in an order that is always the same
             statements: list[_Statement] = []
             below = [_Statement(node) for node in reversed(tree.body)]
+            is_started = file in scripts
             while below:
                 statements.append(statement := below.pop())
-                below += _inner_statements(statement, is_started=file in scripts)
+                below += _inner_statements(statement, is_started=is_started)
             name = file.relative_to(self._root).as_posix()
             for module in self._imported(file, name, statements, beside=beside):
                 if module not in self._visited and len(self._visited) < _MOST_FILES:
@@ -137,7 +139,9 @@ class _Reading:
                     yield from files
                     continue
                 top = item.module.partition(".")[0]
-                foreign = [_NEEDS_ANOTHER] if f"{item.deepest}.".startswith(f"{_NEEDS_ANOTHER}.") else []
+                foreign = []
+                if f"{item.deepest}.".startswith(f"{_NEEDS_ANOTHER}."):
+                    foreign.append(_NEEDS_ANOTHER)
                 if top not in sys.stdlib_module_names:
                     foreign.append(top)
                 for module in foreign:
@@ -159,32 +163,46 @@ class _Reading:
     ) -> None:
         """Note the uses of names that are looked for, and of code by its shape."""
         found: dict[tuple[str, int], bool] = {}
-        for line, at_import, used in sorted(self._used_names(statements)):
+        for line, at_import, used in sorted(self._used_names(text, statements)):
             for pattern in self._patterns:
                 if pattern.holds(used) and len(found) < _MOST_MATCHES:
                     found.setdefault((pattern.key, line), at_import)
+        code: Code | None = None
         for pattern in self._patterns:
             for shape in pattern.names & BY_SHAPE.keys():
                 mention, at_import, find_lines = BY_SHAPE[shape]
-                for line in find_lines(tree)[:_MOST_MATCHES] if mention in text else ():
-                    found[pattern.key, line] = at_import
+                if mention in text:
+                    code = code or Code(tree)
+                    for line in find_lines(code)[:_MOST_MATCHES]:
+                        found[pattern.key, line] = at_import
         lines = text.splitlines()
         for (key, line), at_import in found.items():
             shown = "".join(lines[line - 1 : line]).strip()[:_LONGEST_LINE]
             self.matches.append(CodeMatch(key, name, line, shown, at_import and not beside))
 
-    def _used_names(self, statements: Sequence[_Statement]) -> Iterator[tuple[int, bool, str]]:
+    def _used_names(self, text: str, statements: Sequence[_Statement]) -> Iterator[tuple[int, bool, str]]:
         """(line, whether it runs at the import, absolute name) of each name that the statements use."""
-        absolute = {item.local: item.stands_for for outer in statements for item in imported(outer.node)}
-        for statement in statements if self._patterns else ():
-            if not statement.certain:
-                continue
+        absolute: dict[str, str] = {}
+        for statement in statements:
             for item in imported(statement.node):
-                yield item.line, statement.at_import, item.deepest
-            for node in own_expressions(statement.node):
+                absolute[item.local] = item.stands_for
+                if statement.certain:
+                    yield item.line, statement.at_import, item.deepest
+        # the text must have one of the names somewhere: expressions are many, and a walk through them is slow
+        spellings = [name.removeprefix("*.") for name in self._names if name.startswith("*.")]
+        for local, module in absolute.items():
+            for name in self._names:
+                if name.startswith(f"{module}."):
+                    spellings.append(local + name.removeprefix(module))
+                elif f"{module}.".startswith(f"{name}."):
+                    spellings.append(local)
+        if not spellings or not re.search(rf"\b({'|'.join(map(re.escape, spellings))})\b", text):
+            return
+        for statement in statements:
+            for node in own_expressions(statement.node) if statement.certain else ():
                 if not isinstance(node, ast.Attribute):
                     continue
-                if f"*.{node.attr}" in self._methods:
+                if f"*.{node.attr}" in self._names:
                     yield node.lineno, statement.at_import, f"*.{node.attr}"
                 head, dot, rest = dotted_name(node).partition(".")
                 if head in absolute:
@@ -222,11 +240,11 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     """It catches a failed import, and the program goes on without what it wanted."""
     if handler.type and _CATCHES_IMPORT_ERRORS.isdisjoint(map(last_name, ast.walk(handler.type))):
         return False
-    return not any(
-        isinstance(node, ast.Raise)
-        or (isinstance(node, ast.Call) and last_name(node.func) in _ENDS_THE_PROGRAM)
-        for node in ast.walk(handler)
-    )
+    for node in ast.walk(handler):
+        is_exit = isinstance(node, ast.Call) and last_name(node.func) in _ENDS_THE_PROGRAM
+        if is_exit or isinstance(node, ast.Raise):
+            return False
+    return True
 
 
 def files_of_own(module: str, search: Iterable[Path]) -> Iterator[Path] | None:

@@ -2,9 +2,10 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from splatfix.facts.source.reader import parse_python
+from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.syntax import imported, last_name
 from splatfix.model import GuardedImport, PackageSource
 
@@ -25,11 +26,9 @@ def is_splat_module(name: str) -> bool:
     return len(name) < _LONGEST_NAME and _SPLAT_MODULE.fullmatch(name) is not None
 
 
-def read_package_source(
-    module: str, text: str, parse: Callable[[str], ast.Module] = parse_python
-) -> PackageSource:
-    """Read a package's ``__init__.py`` with ``parse_python``, or with that of a reader with a budget; raises NotPython."""
-    nodes = tuple(ast.walk(parse(text)))
+def read_package_source(module: str, text: str, reader: FolderReader | None = None) -> PackageSource:
+    """Read a package's ``__init__.py``, on the budget of a reader; raises NotPython."""
+    nodes = tuple(ast.walk((reader or FolderReader()).parse(text)))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     names = [node.name for node in classes]
     for node in nodes:
@@ -58,35 +57,36 @@ def read_package_source(
 
 def guarded_imports(file: str, nodes: Sequence[ast.AST]) -> Iterator[GuardedImport]:
     """Yield the imports of splatting extensions, among a file's nodes, whose failure is caught and not raised again."""
-    for node in (node for node in nodes if isinstance(node, ast.Try)):
+    for node in nodes:
+        if not isinstance(node, ast.Try):
+            continue
         names_by_module: dict[tuple[int, str], list[str]] = {}
-        for item in (item for statement in node.body for item in imported(statement)):
+        for item in chain.from_iterable(map(imported, node.body)):
             if is_splat_module(item.module):
                 names_by_module.setdefault((item.line, item.module), []).extend(filter(None, [item.name]))
-        hiding = [
-            item
-            for item in node.handlers
-            if not any(isinstance(inner, ast.Raise) for inner in ast.walk(item))
-        ]
-        parts = (part for item in hiding if item.type for part in ast.walk(item.type))
-        caught = [part.id for part in parts if isinstance(part, ast.Name)]
+        caught: list[str] = []
+        for handler in node.handlers:
+            if any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
+                continue
+            if handler.type is None:
+                caught.append("BaseException")
+            else:
+                caught += (part.id for part in ast.walk(handler.type) if isinstance(part, ast.Name))
         catches = ", ".join(caught)
-        if {"Exception", "BaseException"} & {*caught} or any(item.type is None for item in hiding):
+        if {"Exception", "BaseException"} & {*caught}:
             catches = "everything"
-        for (line, module), names in names_by_module.items() if hiding else ():
-            yield GuardedImport(file, line, module, tuple(names), catches)
+        for (line, module), names in names_by_module.items():
+            if caught:
+                yield GuardedImport(file, line, module, tuple(names), catches)
 
 
 def _settings(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...] | None, int]:
     """(fields, how many have a default) of the NamedTuple that a rasterizer takes; (None, 0) where there is none."""
     for node in classes:
         if node.name.endswith("Settings") and "NamedTuple" in map(last_name, node.bases):
-            fields = [
-                item for item in node.body if isinstance(item, ast.AnnAssign) and last_name(item.target)
-            ]
-            return tuple(last_name(item.target) for item in fields), sum(
-                item.value is not None for item in fields
-            )
+            fields = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+            defaults = sum(item.value is not None for item in fields)
+            return tuple(last_name(item.target) for item in fields), defaults
     return None, 0
 
 
@@ -102,16 +102,22 @@ def _results(classes: list[ast.ClassDef]) -> tuple[int | None, tuple[str, ...], 
     forward, backward = (_method(classes, r"_Rasterize\w*", name) for name in ("forward", "backward"))
     if forward is None:
         return None, (), ()
-    returned = [item.value for item in ast.walk(forward) if isinstance(item, ast.Return)]
-    each = {tuple(map(last_name, item.elts)) if isinstance(item, ast.Tuple) else None for item in returned}
-    counts = {1 if names is None else len(names) for names in each}
+    each, counts = set[tuple[str, ...]](), set[int]()
+    for node in ast.walk(forward):
+        match node:
+            case ast.Return(value=ast.Tuple(elts=items)):
+                each.add(tuple(map(last_name, items)))
+                counts.add(len(items))
+            case ast.Return():
+                each.add(())
+                counts.add(1)
     count = counts.pop() if len(counts) == 1 else None
-    names = each.pop() if len(each) == 1 else None
-    gradients = [argument.arg for argument in backward.args.args[1:]] if backward else []
-    used = {node.id for node in ast.walk(backward) if isinstance(node, ast.Name)} if backward else set[str]()
-    if names is None or len(gradients) != len(names):
-        return count, names or (), ()
-    return count, names, tuple(number for number, name in enumerate(gradients) if name not in used)
+    names = each.pop() if len(each) == 1 else ()
+    gradients = backward.args.args[1:] if backward else []
+    if backward is None or len(gradients) != len(names):
+        return count, names, ()
+    used = {node.id for node in ast.walk(backward) if isinstance(node, ast.Name)}
+    return count, names, tuple(number for number, item in enumerate(gradients) if item.arg not in used)
 
 
 def _native_use(module: str, nodes: Sequence[ast.AST]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -132,20 +138,20 @@ def _native_use(module: str, nodes: Sequence[ast.AST]) -> tuple[tuple[str, ...],
                 native[f"{origin}.{alias.name}".lstrip(".")] = None
                 local_names.add(alias.asname or alias.name)
     for node in nodes:
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in local_names
-        ):
-            exports[node.attr] = None
+        match node:
+            case ast.Attribute(attr=name, value=ast.Name(id=owner)) if owner in local_names:
+                exports[name] = None
     return tuple(native), tuple(exports)
 
 
 def read_projection(text: str) -> str:
     """Name the function of ``forward.cu`` that lacks the Jacobian of a perspective projection; "" for none."""
     functions = _PROJECTION.findall("".join(_COMMENT.sub("", text).split()))
-    others = [name for name, body in functions if "focal_x/t.z" not in body or "(t.z*t.z)" not in body]
-    return others[0] if others else ""
+    name: str
+    for name, body in functions:
+        if "focal_x/t.z" not in body or "(t.z*t.z)" not in body:
+            return name
+    return ""
 
 
 def read_depth(text: str) -> str:
@@ -154,23 +160,20 @@ def read_depth(text: str) -> str:
     start = text.find("renderCUDA(")
     text = _COMMENT.sub("", text[start:]) if start >= 0 else ""
     weights = {"alpha*T", *_WEIGHT.findall(text)}
-    kinds = {}
+    kind = ""
     for match in _WRITTEN.finditer(text):
         value = match.group(1).strip()
         if not value.isidentifier():
-            kinds[" ".join(match.group().split())] = False
-            continue
-        statements = re.findall(rf"\b{value}\s*(\+?=)\s*([^;]+);", text)
-        # beside the zero it begins with nothing else is put into it
-        others = [
-            right
-            for sign, right in statements
-            if sign == "=" and right.strip(" {}") not in ("0", "0.0f", "0.f")
-        ]
+            return " ".join(match.group().split())
+        added = []
+        for sign, right in re.findall(rf"\b{value}\s*(\+?=)\s*([^;]+);", text):
+            if sign == "+=":
+                added.append("".join(right.split()))
+            elif right.strip(" {}") not in ("0", "0.0f", "0.f"):  # the zero that a sum begins with
+                return f"{value} = {' '.join(right.split())};"
         # a depth times alpha T, not its inverse
-        added = ["".join(right.split()) for sign, right in statements if sign == "+="]
         ends = tuple(f"*{weight}" for weight in weights)
-        sums = bool(added) and all("/" not in factor and factor.endswith(ends) for factor in added)
-        first = next((f"{value} = {' '.join(right.split())};" for right in others), f"{value} += ...;")
-        kinds[first] = sums and not others
-    return next((statement for statement, sums in kinds.items() if not sums), "sum" if kinds else "")
+        if not added or not all("/" not in factor and factor.endswith(ends) for factor in added):
+            return f"{value} += ...;"
+        kind = "sum"
+    return kind

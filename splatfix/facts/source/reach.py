@@ -80,11 +80,8 @@ def levels_above(folder: Path) -> int:
 
 def _is_everything(folder: Path) -> bool:
     """A copy of it would be one of a disk, of all that a person has, or of itself: builds are made in the temporary folder."""
-    if holds_everything(folder):
-        return True
-    return any(
-        Path(inside).resolve().is_relative_to(folder) for inside in (Path.home(), tempfile.gettempdir())
-    )
+    inside = (Path.home(), Path(tempfile.gettempdir()))
+    return bool(holds_everything(folder)) or any(path.resolve().is_relative_to(folder) for path in inside)
 
 
 def missing_folders(
@@ -101,9 +98,11 @@ def missing_folders(
     around = checkout_around(folder)
     for item in read_submodules(around, reader) if around != folder else ():
         path = os.path.relpath(around / item.path, folder).replace("\\", "/")
-        if not item.empty:
-            continue
-        if build.names("..") and build.names(item.path) if path.startswith("..") else build.reads(path):
+        if path.startswith(".."):
+            is_needed = item.empty and build.names("..") and build.names(item.path)
+        else:
+            is_needed = item.empty and build.reads(path)
+        if is_needed:
             candidates.append(path)
     for path in build.include_folders():
         inside = path.strip("/")

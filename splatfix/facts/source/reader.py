@@ -28,24 +28,6 @@ class NotPython(ValueError):
     """A text is not Python that this version can read; the message says why."""
 
 
-def parse_python(text: str) -> ast.Module:
-    """Return the syntax tree of a stranger's file; raises NotPython where it is none, is nested too deeply, or too long."""
-    count = len(_TOKEN.findall(text))
-    if count > MOST_TOKENS:
-        raise NotPython(f"it has {count} words and signs, and at most {MOST_TOKENS} are read")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the escapes in the stranger's texts
-            return ast.parse(text)
-    except (RecursionError, MemoryError) as error:
-        # MemoryError is how Python says that its parser's stack is full
-        raise NotPython("its expressions are nested too deeply") from error
-    except SyntaxError as error:
-        raise NotPython(f"{error.msg} (line {error.lineno})") from error
-    except ValueError as error:  # a NUL in it
-        raise NotPython(str(error)) from error
-
-
 class FolderReader:
     """Reads files below a folder and keeps what was left out, with the reason. One serves for one look at a checkout."""
 
@@ -91,14 +73,27 @@ class FolderReader:
             return None
 
     def parse(self, text: str) -> ast.Module:
-        """See :func:`parse_python`; raises NotPython also when too much was parsed before."""
-        left = self._tokens_left - len(_TOKEN.findall(text))
-        if left < 0:
+        """Return the syntax tree of a stranger's file; raises NotPython where it is none, is nested too deeply, or too long, by
+        itself or with what was parsed before."""
+        count = len(_TOKEN.findall(text))
+        if count > self._tokens_left:
             raise NotPython(
                 f"{_MOST_TOKENS_IN_ALL} words and signs are read in all, and it has more than are left"
             )
-        self._tokens_left = left
-        return parse_python(text)
+        self._tokens_left -= count
+        if count > MOST_TOKENS:
+            raise NotPython(f"it has {count} words and signs, and at most {MOST_TOKENS} are read")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about the escapes in the stranger's texts
+                return ast.parse(text)
+        except (RecursionError, MemoryError) as error:
+            # MemoryError is how Python says that its parser's stack is full
+            raise NotPython("its expressions are nested too deeply") from error
+        except SyntaxError as error:
+            raise NotPython(f"{error.msg} (line {error.lineno})") from error
+        except ValueError as error:  # a NUL in it
+            raise NotPython(str(error)) from error
 
     def children(self, folder: Path) -> list[os.DirEntry[str]]:
         """Entries of a folder in order of name, without hidden ones; none when it cannot be listed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -133,8 +133,9 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
     reader, calls = FolderReader(), []
     for file in reader.files_below(folder, (".py",), depth=6):
         text = reader.text(file)
-        tree = reader.python(file, text) if _MENTIONS_BUILDER.search(text) else None
-        for node in ast.walk(tree) if tree else ():
+        if not _MENTIONS_BUILDER.search(text) or not (tree := reader.python(file, text)):
+            continue
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
             place, called = f"{file.relative_to(folder).as_posix()}:{node.lineno}", dotted_name(node.func)
@@ -167,8 +168,9 @@ def read_arguments(root: Path, script: str) -> dict[str, str]:
         if tree is None:
             continue
         if len(files) == 1:  # the script itself, and every module of the checkout that it names in an import
-            names = [item.module.split(".") for node in ast.walk(tree) for item in imported(node)]
-            inner = dict.fromkeys(file for name in names for file in files_of_module(root, name))
+            inner: dict[Path, None] = {}
+            for item in chain.from_iterable(map(imported, ast.walk(tree))):
+                inner |= dict.fromkeys(files_of_module(root, item.module.split(".")))
             files += list(inner)[: _MOST_MODULES - 1]
         for argument in _arguments(tree):
             # of two the first counts: the script's own wins over those of what it imports
@@ -268,14 +270,13 @@ def find_trainers(root: Path) -> tuple[str, ...]:
 def all_trainers(root: Path) -> tuple[str, ...]:
     """Scripts that are started by their name and run backward passes, failing that, those that reach one. Tests are none."""
     reader = FolderReader()
-    files = reader.files_below(root, (".py",), depth=2, skip=("submodules", "test", "tests"))
-    texts = {file: reader.text(file) for file in files if not file.name.startswith("test_")}
-    trains = {file for file, text in texts.items() if _BACKWARD in text}
-    started = [
-        file
-        for file, text in texts.items()
-        if "__main__" in text and len(file.relative_to(root).parts) <= _DEEPEST
-    ]
+    started, trains = list[Path](), set[Path]()
+    for file in reader.files_below(root, (".py",), depth=2, skip=("submodules", "test", "tests")):
+        text = "" if file.name.startswith("test_") else reader.text(file)
+        if _BACKWARD in text:
+            trains.add(file)
+        if "__main__" in text and len(file.relative_to(root).parts) <= _DEEPEST:
+            started.append(file)
     trainers = [file for file in started if file in trains]
     if not trainers and trains:
         for script in started[:_MOST_SCRIPTS]:
@@ -328,7 +329,7 @@ class _Reading:
             path, function, body = self._pending.pop()
             file = path.relative_to(self._root).as_posix()
             self.functions.add((file, function))
-            for node in (node for statement in body for node in ast.walk(statement)):
+            for node in chain.from_iterable(map(ast.walk, body)):
                 # of what a star brings, as of others, those that are used are seen where they are used
                 for inside in relative_files(path, node):
                     self.open(inside)

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,7 +94,8 @@ class SetupScript:
             match node:
                 case ast.If(test=ast.Compare(ops=[ast.Lt() | ast.LtE(), *_], comparators=[bound, *_])):
                     if _VERSION_NUMBER.search(ast.unparse(bound)):
-                        texts += (text for item in node.body for text in texts_below(item, visited))
+                        for item in node.body:
+                            texts += texts_below(item, visited)
         return _unique(texts)
 
     @property
@@ -105,8 +107,10 @@ class SetupScript:
     def imports(self) -> tuple[str, ...]:
         """Modules that it cannot do without, imported at its top level outside of any ``try``; of ``from pkg_resources import
         packaging`` both ``pkg_resources`` and ``pkg_resources.packaging``."""
-        items = [item for statement in self._body for item in imported(statement)]
-        return _unique(name for item in items for name in (item.module, item.deepest))
+        names: list[str] = []
+        for item in chain.from_iterable(map(imported, self._body)):
+            names += (item.module, item.deepest)
+        return _unique(names)
 
     @property
     def imports_in_all(self) -> tuple[str, ...]:
@@ -126,9 +130,12 @@ class SetupScript:
 
     def mentions(self, *names: str) -> bool:
         """One of these names appears in the code, as a name, an attribute or a keyword argument."""
-        return any(
-            (node.arg if isinstance(node, ast.keyword) else last_name(node)) in names for node in self.nodes
-        )
+        return not self._mentioned.isdisjoint(names)
+
+    @cached_property
+    def _mentioned(self) -> set[str | None]:
+        keywords = {node.arg for node in self.nodes if isinstance(node, ast.keyword)}
+        return keywords.union(map(last_name, self.nodes))
 
     # -- values -----------------------------------------------------------------------------------------------
 
@@ -218,11 +225,12 @@ class SetupScript:
     @property
     def standard_flags(self) -> tuple[str, ...]:
         """Return the flags that force a C++ standard on a CUDA build: not those of another backend's flags in the same file."""
-        lists = [value for flags in self._by_compiler for value in flags.values]
-        of_calls = (
-            keyword_value(call, "extra_compile_args") for call in self.calls("CUDAExtension", "CppExtension")
-        )
-        texts = [text for node in (*lists, *of_calls) for text in self.texts(node) or ()]
+        texts: list[str] = []
+        for flags in self._by_compiler:
+            for value in flags.values:
+                texts += self.texts(value) or ()
+        for call in self.calls("CUDAExtension", "CppExtension"):
+            texts += self.texts(keyword_value(call, "extra_compile_args")) or ()
         return _unique(text for text in (*texts, *self.nvcc_flags) if _CXX_STANDARD.match(text))
 
     @property
@@ -247,11 +255,12 @@ class SetupScript:
     @property
     def knows_include_dirs(self) -> bool:
         """Tell whether every folder of ``include_dirs`` stands in it, and none is worked out as it runs."""
-        values = list(self._keyword_values("include_dirs"))
-        items = [item for value in values for item in getattr(value, "elts", [value])]
-        return all(isinstance(value, (ast.List, ast.Tuple)) for value in values) and not any(
-            text_constant(item) is None and self.path(item) is None for item in items
-        )
+        for value in self._keyword_values("include_dirs"):
+            if not isinstance(value, (ast.List, ast.Tuple)):
+                return False
+            if any(text_constant(item) is None and self.path(item) is None for item in value.elts):
+                return False
+        return True
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -260,10 +269,11 @@ class SetupScript:
         return _unique((*self._texts_given("libraries"), *(flag.removeprefix("-l") for flag in flags)))
 
     def _texts_given(self, keyword: str) -> tuple[str, ...]:
+        texts: list[str] = []
         visited: set[int] = set()
-        return _unique(
-            text for value in self._keyword_values(keyword) for text in texts_below(value, visited)
-        )
+        for value in self._keyword_values(keyword):
+            texts += texts_below(value, visited)
+        return _unique(texts)
 
     def _keyword_values(self, keyword: str) -> Iterator[ast.expr]:
         """Yield what a keyword is given in any call; of a plain name what it was last assigned."""
@@ -297,7 +307,9 @@ class SetupScript:
             markers = set[str]()
             for node in ast.walk(expression):
                 name, text = dotted_name(node), text_constant(node)
-                markers.add(name if text is None else quoted(text))
+                markers.add(name)
+                if text is not None:
+                    markers.add(quoted(text))
                 if name == "is_available" or name.endswith("cuda.is_available"):
                     markers.add(GPU_IN_SIGHT)
                 if name == "__file__" or last_name(node) in _WORKING_FOLDER:
@@ -371,8 +383,8 @@ class SetupScript:
         parts: Sequence[ast.expr] = ()
         above = 0
         match node:
-            case ast.Constant(value=str(text)):
-                return _plain_path(text) if _LEADS_UPWARDS.match(_plain_path(text)) else None
+            case ast.Constant(value=str(text)) if _LEADS_UPWARDS.match(_plain_path(text)):
+                return _plain_path(text)
             case ast.Name(id="__file__"):
                 return "setup.py"
             case ast.Name(id=name):
@@ -385,8 +397,10 @@ class SetupScript:
                 parts, above = [inner], index + 1
             case ast.BinOp(left=left, right=right, op=ast.Div() | ast.Add()):
                 parts = [left, right]
-            case ast.JoinedStr(values=parts):
-                parts = [part.value if isinstance(part, ast.FormattedValue) else part for part in parts]
+            case ast.JoinedStr(values=values):
+                parts = values
+            case ast.FormattedValue(value=inner):
+                parts = [inner]
             case ast.Call(func=function, args=arguments):
                 owner = [function.value] if isinstance(function, ast.Attribute) else []
                 name = last_name(function)
@@ -405,7 +419,9 @@ class SetupScript:
             piece = self.path(part, depth) if literal is None or above else _plain_path(literal)
             if piece is None and not path:
                 return None
-            path = "/".join(filter(None, (path, _UNKNOWN_PART if piece is None else piece)))
+            if piece is None:
+                piece = _UNKNOWN_PART
+            path = "/".join(filter(None, (path, piece)))
         return path + "/.." * above if path and 0 <= above <= _DEEPEST_PATH else None
 
 
@@ -462,15 +478,15 @@ def parse_setup_script(text: str, reader: FolderReader, folder: Path) -> SetupSc
         return SetupScript(error=f"setup.py is not Python this version can read: {error}", source=text)
     files: set[Path] = set()
     for tree in trees:  # which grows
-        items = [item for node in ast.walk(tree) for item in imported(node)]
-        for file in (file for item in items for file in files_of_module(folder, item.deepest.split("."))):
-            if file in files or len(trees) > _MOST_IMPORTED:
-                continue
-            module = reader.python(file, reader.text(file))
-            # an empty __init__.py is none of the ten
-            if module is not None and module.body:
-                files.add(file)
-                trees.append(module)
+        for item in chain.from_iterable(map(imported, ast.walk(tree))):
+            for file in files_of_module(folder, item.deepest.split(".")):
+                if file in files or len(trees) > _MOST_IMPORTED:
+                    continue
+                module = reader.python(file, reader.text(file))
+                # an empty __init__.py is none of the ten
+                if module is not None and module.body:
+                    files.add(file)
+                    trees.append(module)
     return SetupScript(trees)
 
 
@@ -480,9 +496,10 @@ def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
         match statement:
             case ast.With(body=inner) | ast.Try(body=inner):
                 calls += _sure_setups(inner, depth - 1)
-            case ast.If(test=test, body=inner, orelse=others):
-                sure = [_sure_setups(branch, depth - 1) for branch in (inner, others)]
-                shortest = min(sure[: 1 if is_main(test) else 2], key=len)
+            case ast.If(test=test, body=inner) if is_main(test):
+                calls += _sure_setups(inner, depth - 1)
+            case ast.If(body=inner, orelse=others):
+                shortest = min(_sure_setups(inner, depth - 1), _sure_setups(others, depth - 1), key=len)
                 calls += shortest
             case ast.Expr(value=ast.Call() as call) if last_name(call.func) == "setup":
                 calls.append(call)

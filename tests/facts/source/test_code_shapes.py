@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from splatfix.facts.source import code_shapes
+from splatfix.facts.source.code_shapes import Code
 from tests.tables import data
 
 TRAINER: str = data(__file__)["texts"]["trainer"]
@@ -38,11 +39,11 @@ FINE = {
 @pytest.mark.parametrize(("good", "bad", "habit", "line"), BAD.values(), ids=BAD)
 def test_a_habit_is_told_with_its_line(good: str, bad: str, habit: int, line: int) -> None:
     assert good in TRAINER
-    lines = [find(ast.parse(TRAINER.replace(good, bad, 1))) for find in HABITS]
+    lines = [find(Code(ast.parse(TRAINER.replace(good, bad, 1)))) for find in HABITS]
     assert lines.pop(habit) == [line] and lines == [[], [], []]
 
 
 @pytest.mark.parametrize(("old", "new"), FINE.values(), ids=FINE)
 def test_no_false_alarm(old: str, new: str) -> None:
     assert old in TRAINER
-    assert [find(ast.parse(TRAINER.replace(old, new, 1))) for find in HABITS] == [[], [], [], []]
+    assert [find(Code(ast.parse(TRAINER.replace(old, new, 1)))) for find in HABITS] == [[], [], [], []]

@@ -7,7 +7,7 @@ import pytest
 from splatfix.facts.checkout import read_source
 from splatfix.facts.source import reader as limits
 from splatfix.facts.source.checkout import read_checkout, read_pins
-from splatfix.facts.source.reader import FolderReader, NotPython, parse_python
+from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.knowledge.breakages import source_patterns
 from tests.hostile.bad_files import bad_files, replace
 from tests.hostile.checkouts import FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
@@ -18,7 +18,7 @@ DEEP = ("minuses", "many-minuses", "nots", "lambdas", "ifs", "powers", "elifs", 
 @pytest.mark.parametrize("name", PYTHON)
 def test_python_is_read_or_refused(name: str) -> None:
     try:
-        parse_python(PYTHON[name])
+        FolderReader().parse(PYTHON[name])
         assert name not in DEEP
     except NotPython as error:
         assert str(error)
