@@ -47,11 +47,7 @@ def ask_setup(
     """Run the step's setup.py under its variables with recorders in the place of compilers; never raises for what it does.
 
     It runs in a copy of the scratch copy, as torch would see this machine's GPU, and once more the other way round where it
-    asks for one.
-
-    Args:
-        variables: of the build, beside those that are inherited.
-        stop: set by another thread, it ends the run.
+    asks for one. ``stop``, set by another thread, ends it.
     """
     if not (scratch.source / "setup.py").is_file():
         return Inquiry(step.subject, unknown="it has no setup.py")
@@ -106,7 +102,8 @@ def contradiction(
         return Rejected.of("install.asked-several-setups", subject=subject, names=names)
     planned = " ".join(step.downloads)
     fetched = [*answer.downloads, *(text for text in answer.children if _ADDRESS.search(text))]
-    if unplanned := [text for text in fetched if text not in planned]:
+    unplanned = [text for text in fetched if text not in planned]
+    if unplanned:
         return Rejected.of("install.asked-download", subject=subject, addresses=few(unplanned, between="; "))
     # what it puts into the environment is moved out after the build
     own = [folder.resolve() for folder in (environment.prefix, *environment.sites)]
@@ -171,8 +168,7 @@ def ask_plan(
 ) -> Iterator[tuple[Inquiry, Rejected | None]]:
     """Ask the setup.py of every build of a plan in a scratch copy; nothing is compiled, and nothing else is changed.
 
-    Raises:
-        SplatfixError: ``no-scratch``, ``cannot-copy``, ``disk-full``, ``interpreter-unusable``.
+    Raises ``no-scratch``, ``cannot-copy``, ``disk-full``, ``interpreter-unusable``.
     """
     environment, context = open_environment(plan.python), make_context(facts)
     for step in plan.steps:

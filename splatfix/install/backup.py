@@ -221,10 +221,9 @@ def read_backup(folder: Path, places: Places) -> Backup:
 
 
 def restore(environment: Environment, backup: Backup) -> tuple[str, ...]:
-    """Make everything that the installation touched what it was before. Doing it twice changes nothing more.
+    """Make everything that the installation touched what it was before, and say what is not its own and was left alone.
 
-    Returns:
-        What was left alone because it is not the installation's, a sentence each.
+    Doing it twice changes nothing more.
     """
     saved = {item.path for item in backup.saved}
     # first what is new goes, then what was there comes back: a file can be in the place of a folder
@@ -316,11 +315,11 @@ def _put_back(item: SavedFile, backup: Backup) -> None:
         path.symlink_to(item.link)
         return
     content = backup.copy_of(item).read_bytes()
-    for written in backup.written if path.name == EASY_INSTALL else ():
-        if written.path == path:
+    if path.name == EASY_INSTALL:
+        for removed in (written.lines_removed for written in backup.written if written.path == path):
             # as it is now, with the lines that the installation took out; as before if that is the same
             lines = _lines(path)
-            lines += [line for line in written.lines_removed if line not in lines]
+            lines += [line for line in removed if line not in lines]
             if sorted(lines) != sorted(_lines(backup.copy_of(item))):
                 content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
     # a name that is always the same, so that a restore killed here and done again leaves nothing behind, and short:

@@ -58,32 +58,27 @@ class Builder(Struct):
     wheels: Path
     """The folder that the wheel goes to."""
     log: Path
-    """Receives everything the build prints."""
     tell: Callable[[str], None]
     """Called with what the build is working on."""
     cache: WheelCache | None
-    """Where a wheel of the same source and tools may be already, and where this one is kept."""
     stop: threading.Event
     """Set by another thread, it ends the build."""
 
     def build(self) -> Built:
-        """Build the wheel, with our manifest in it.
+        """Build the wheel, with our manifest in it; one whose compiler the system killed for memory with half as many jobs.
 
-        A build whose compiler the system killed for memory goes on with half as many jobs.
-
-        Raises:
-            SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``,
-                ``no-scratch``, ``cannot-write``; as :func:`contradiction`.
+        Raises ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``, ``no-scratch``,
+        ``cannot-write``, and what :func:`contradiction` returns.
         """
-        step = self.step
-        context = make_context(self.facts)
+        step, context = self.step, make_context(self.facts)
         with scratch_folder(source=step.source) as scratch:
             self.tell("copying the source")
             scratch = copy_to_build(step, scratch)
             source = read_source(scratch.source)
             identity = identity_of(step, self.facts, source.reads)
-            key = wheel_key(scratch.copy, identity) if self.cache else ""
-            if self.cache and (kept := self.cache.take(key, self.wheels)):
+            key = wheel_key(scratch.copy, identity)
+            kept = self.cache and self.cache.take(key, self.wheels)
+            if kept:
                 return Built(kept, True, scratch.left_out)
             variables = self._variables(scratch, source.libraries)
             self.tell("asking setup.py")
@@ -116,26 +111,20 @@ class Builder(Struct):
             details={
                 "cause": cause.kind,
                 "class": cause.failure_class,
-                "lines": list(cause.lines),
+                "lines": [*cause.lines],
                 "log": str(self.log),
             },
         )
 
     def _variables(self, scratch: Scratch, libraries: tuple[str, ...]) -> dict[str, str]:
-        """Return the variables of the build, and put what they name into the scratch folder.
-
-        Args:
-            libraries: that the source links by name.
-        """
+        """Return the variables of the build, and put what they name into the scratch folder."""
         planned, environment = self.step.variables, self.environment
         variables = {**_NO_OTHER_INSTALLS, **planned, "TMPDIR": str(scratch.temporary)}
         variables |= compiler_cache(self.step, scratch.root)
         cc, home, names = planned.get("CC"), planned.get("CUDA_HOME"), scratch.root / "link-names"
-        if (
-            cc
-            and home
-            and link_names(libraries, cc, Path(home), environment.purelib, names, environment.runner)
-        ):
+        if cc and home:
+            link_names(libraries, cc, Path(home), environment.purelib, names, environment.runner)
+        if names.is_dir():
             # CMake has a variable of its own; an empty part would stand for the current folder
             for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
                 variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
@@ -159,7 +148,8 @@ class Builder(Struct):
         argv = build_command(self.environment, scratch.source, scratch.wheels)
 
         def follow(line: str) -> None:
-            if text := described(line):
+            text = described(line)
+            if text:
                 self.tell(text)
 
         with writable_log(self.log):
@@ -184,9 +174,8 @@ class Builder(Struct):
         if done.error:
             return BuildFailure("unknown", (done.error,))
         # the scratch copy is removed before anybody reads its paths
-        return _explained(
-            done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", ""), step, scratch
-        )
+        output = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
+        return _explained(output, step, scratch)
 
     def _take_wheel(self, scratch: Scratch) -> Path:
         made = sorted(scratch.wheels.glob("*.whl"))
@@ -249,17 +238,22 @@ def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
     return {"CXX": str(script), "CCACHE_BASEDIR": str(scratch), "CCACHE_NOHASHDIR": "1"}
 
 
-def described(line: str) -> str | None:
-    """Return what a line of a build's log says is being worked on, with counts where it has some; None for most lines.
+def described(line: str) -> str:
+    """Return what a line of a build's log says is being worked on, with counts where it has some; "" for most lines.
 
     ninja names a file when it is done with it (its output is no terminal), distutils before it starts. How long the rest takes
     nothing tells: the large files often come last.
     """
-    if file := _COMPILING.search(line):
+    file = _COMPILING.search(line)
+    if file:
         name = re.split(r"[/\\]", file.group(1))[-1]
         count = _NINJA.match(line)
-        return f"compiled {name} ({count[1]} of {count[2]})" if count else f"compiling {name}"
-    # before ninja is done with the first file of many minutes
-    if begins := _BEGINS.match(line):
+        if count:
+            return f"compiled {name} ({count[1]} of {count[2]})"
+        return f"compiling {name}"
+    begins = _BEGINS.match(line)
+    if begins:  # before ninja is done with the first file of many minutes
         return f"compiling the sources of {begins.group(1)}"
-    return "linking" if " -shared " in line else None
+    if " -shared " in line:
+        return "linking"
+    return ""

@@ -104,8 +104,8 @@ class Fetcher(Struct):
         if not pins:
             return ()
         self.tell(f"fetching {len(pins)} of them")
-        # builds with a plus only torch's index has
-        index = index if any("+" in pin for pin in pins) else []
+        if not any("+" in pin for pin in pins):
+            index = []  # which alone has builds with a plus
         completed = self.pip.run("wheel", "--no-deps", "--wheel-dir", str(folder), *index, *pins)
         if not completed.ok:
             raise self._failed(requirements, completed)

@@ -58,8 +58,7 @@ class Pip(Struct, frozen=True):
 def provide_toolkit(step: ProvideToolkit, pip: Pip, tell: Callable[[str], None]) -> tuple[Path, str]:
     """Unpack the step's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
 
-    Raises:
-        SplatfixError: ``toolkit-not-provided`` with what pip or the probe said, ``cache-not-private``.
+    Raises ``toolkit-not-provided`` with what pip or the probe said, ``cache-not-private``.
     """
     folder = Path(step.folder)
     root = folder / Path(step.root).relative_to(folder)
@@ -109,11 +108,7 @@ def _digest(wheels: Mapping[str, str] | None) -> str:
 
 
 def fetch_wheel(step: FetchWheel, pip: Pip, folder: Path) -> Path:
-    """Fetch the wheel of one version, from the person's own indexes, or an address.
-
-    Raises:
-        SplatfixError: ``wheel-not-fetched`` with what pip said.
-    """
+    """Fetch the wheel of one version, from the person's own indexes, or an address; raises ``wheel-not-fetched``."""
     folder.mkdir(parents=True, exist_ok=True)
     argv = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     if step.index:
@@ -158,23 +153,12 @@ def _not_provided(reason: str, pip: Pip) -> SplatfixError:
 
 
 def fetch_source(
-    text: str,
-    python: str,
-    *,
-    pip: Pip | None = None,
-    cache: Path | None = None,
-    offline: bool = False,
+    text: str, python: str, *, pip: Pip | None = None, cache: Path | None = None, offline: bool = False
 ) -> str:
     """Return the folder of the source that ``text`` (such as ``gsplat==1.5.3``) names; any other text as it is.
 
-    It is unpacked into splatfix's own cache, once; no environment is touched, and nothing of it is run.
-
-    Args:
-        python: the target interpreter.
-        pip: the interpreter's; None finds out.
-
-    Raises:
-        SplatfixError: ``source-not-fetched`` with what pip or the archive said, ``cache-not-private``.
+    It is unpacked into splatfix's own cache, once, by the pip of ``python``; no environment is touched, and nothing of it run.
+    Raises ``source-not-fetched`` with what pip or the archive said, ``cache-not-private``.
     """
     named = FETCHABLE.fullmatch(text.strip())
     if named is None:

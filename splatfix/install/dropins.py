@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
@@ -30,9 +28,6 @@ from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import BASE_SETTINGS, SUMS, role_of_argument, role_of_setting
 from splatfix.knowledge.stacks import variant
 
-if TYPE_CHECKING:
-    import jinja2
-
 _HEAD = '"""{name} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
 _HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC"}
 
@@ -42,34 +37,26 @@ _TIMEOUT = 300.0
 KERNEL_VARIANTS = parse_toml(Path(__file__).with_name("kernel_variants.toml").read_text(encoding="utf-8"))
 
 
-@cache
-def _templates() -> jinja2.Environment:
-    """Return the sources that stand beside the copied kernels."""
+def _source(name: str, **values: object) -> str:
+    """Return a source that stands beside the copied kernels."""
     import jinja2  # only where a drop-in is made
 
-    return jinja2.Environment(  # nosec B701
+    templates = jinja2.Environment(  # nosec B701
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("dropin_templates")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-def _source(name: str, **values: object) -> str:
-    return _templates().get_template(f"{name}.py.j2").render(values)
+    return templates.get_template(f"{name}.py.j2").render(values)
 
 
 def make_dropin_wheel(
     dropin: Dropin, version: str, folder: Path, compiled: Mapping[str, bytes] | None = None
 ) -> Path:
-    """Write the wheel of a drop-in into ``folder``.
+    """Write the wheel of a drop-in into ``folder``; raises ``splatfix-incomplete`` where splatfix itself lacks a kernel.
 
-    Args:
-        compiled: code of its CUDA kernels by file name, which it then carries with their sources; None for pure PyTorch.
-
-    Raises:
-        SplatfixError: ``splatfix-incomplete`` when this installation of splatfix lacks a kernel.
+    ``compiled`` is the code of its CUDA kernels by file name, which it then carries with their sources; None for pure PyTorch.
     """
     folder.mkdir(parents=True, exist_ok=True)
     backend = "pure" if compiled is None else "nvrtc"
@@ -118,10 +105,10 @@ def make_dropin_wheel(
         "replaces": dropin.host or dropin.module,
         "variant": dropin.variant,
         "backend": backend,
-        "note": dropin.note
-        if backend == "pure"
-        else "",  # it speaks of the speed and limits of plain PyTorch
+        "note": "",
     }
+    if backend == "pure":
+        made_so["note"] = dropin.note  # it speaks of the speed and limits of plain PyTorch
     add_manifest(path, "drop-in", made_so)
     return path
 
@@ -149,8 +136,7 @@ def compile_cuda_kernels(
 ) -> tuple[dict[str, bytes], Rung]:
     """Return the code of our own kernels by file name, and what was shown of it.
 
-    Raises:
-        SplatfixError: ``nvrtc-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
+    Raises ``nvrtc-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
     """
     jobs: list[list[object]] = []
     for name in (Path(name).name for name in dropin.cuda if name.endswith(".cu")):  # the others are headers
@@ -181,6 +167,6 @@ def compile_cuda_kernels(
                 raise SplatfixError.of(
                     "install.wrong-gpu-code", source=source, sm=target.sm, reason=coverage.reason
                 )
-            means = "native code" if coverage.via == "sass" else "PTX, which the driver compiles"
+            means = {"sass": "native code"}.get(coverage.via, "PTX, which the driver compiles")
             proofs[f"{source} for {target.sm} ({means})"] = None
     return code, Rung(RungName.BUILT, True, f"compiled by NVRTC {answer['nvrtc']}: {'; '.join(proofs)}")

@@ -38,7 +38,8 @@ answer["virtual"] = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
 print(json.dumps(answer))
 """
 _FOLDERS = ("prefix", "purelib", "platlib", "scripts", "data", "headers")
-# The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
+_PIP_LOCK = "pip.lock"
+# The installer holds it: when splatfix is killed, it may live on, and a rollback must wait for it.
 _LOCKED = """
 import os, subprocess, sys
 if os.name == "nt":
@@ -78,15 +79,6 @@ class Environment(Struct, frozen=True):
     def state_folder(self) -> Path:
         """Where splatfix keeps the journal and locks of this environment."""
         return self.prefix / ".splatfix"
-
-    @property
-    def pip_lock(self) -> Path:
-        """The lock that the installer holds."""
-        return self.state_folder / "pip.lock"
-
-    def command(self, verb: str, *packages: str) -> tuple[str, ...]:
-        """Return the argv of ``pip VERB PACKAGES`` for this environment."""
-        return self.installer.command(self.python, verb, *packages)
 
     @property
     def sites(self) -> tuple[Path, ...]:
@@ -168,13 +160,14 @@ def pip_install(environment: Environment, log: Path, *wheels: Path) -> None:
 
     Where it fails the caller must undo what was changed until then.
     """
-    installer, lock = environment.installer, environment.pip_lock
+    installer, lock = environment.installer, environment.state_folder / _PIP_LOCK
     lock.parent.mkdir(parents=True, exist_ok=True)
     # forced: pip would leave alone what has the same version, and ours may differ in its targets only
     options = ("--no-deps", "--no-index", "--force-reinstall")
     if installer.kind == "uv":
         # files that are linked to uv's cache, or by links, would change with every environment that has them
-        command = environment.command("install", *options, "--no-cache", "--link-mode", "copy")
+        copied = ("--no-cache", "--link-mode", "copy")
+        command = installer.command(environment.python, "install", *options, *copied)
     else:
         quiet = ("--no-input", "--disable-pip-version-check")
         pip = installer.pip(environment.python)
@@ -202,7 +195,7 @@ def build_command(environment: Environment, source: Path, wheels: Path) -> tuple
 
 def wait_for_pip(environment: Environment) -> None:
     """Return when no pip of an interrupted splatfix runs there any more; raises ``environment-busy`` after two minutes."""
-    path = environment.pip_lock
+    path = environment.state_folder / _PIP_LOCK
     if path.exists():
         try:
             Lock(path, _ORPHAN_TIMEOUT).release()

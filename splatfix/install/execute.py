@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from splatfix.context.imports import brought_by
 from splatfix.core.codec import to_json
@@ -38,7 +39,7 @@ from splatfix.install.parallel import parallel
 from splatfix.install.scratch import edited_contents, require_editable, sweep_scratch, write_edits
 from splatfix.install.takeover import refuse_takeover
 from splatfix.install.undo import Undoer
-from splatfix.install.verify import check_import, refuse_another, refuse_unplanned, verify_wheel
+from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
 from splatfix.knowledge.dropins import Dropin, declared_dropin, dropin_of, has_reference
@@ -76,15 +77,13 @@ def execute(
 ) -> InstallOutcome:
     """Execute the plan. Afterwards the environment holds all of it, verified, or is as it was.
 
-    Left-overs of interrupted runs are undone first. Every step is in the journal before it is taken.
+    Left-overs of interrupted runs are undone first. Every step is in the journal before it is taken. Raised is what went
+    wrong; nothing of the plan is then left in the environment.
 
     Args:
         cache: where built wheels are looked up and kept; None builds everything afresh.
         reinstall: also install what is up to date.
         fetchers: by its requirement, what brings a prebuilt wheel that was found into a folder; others pip brings.
-
-    Raises:
-        SplatfixError: what went wrong; nothing of the plan is then left in the environment.
     """
     started = time.monotonic()
     environment = open_environment(plan.python, runner)
@@ -96,11 +95,8 @@ def execute(
         recovered = undoer.recover()
         sweep_scratch()
         # what the journal's list says of it
-        request = {
-            "backend": plan.backend,
-            "targets": " ".join(map(str, plan.targets)),
-            "subjects": " ".join(plan.subjects),
-        }
+        request = {"backend": plan.backend, "targets": " ".join(map(str, plan.targets))}
+        request["subjects"] = " ".join(plan.subjects)
         forced = {step.cuda_mismatch for step in plan.executed if isinstance(step, BuildWheel)} - {""}
         if forced:
             request["cuda_mismatch"] = "; ".join(sorted(forced))
@@ -305,17 +301,18 @@ class _Execution(Struct):
     def _fetch(self, step: FetchWheel) -> str:
         started = time.monotonic()
         folder = self.folder / "wheels" / file_name(step.subject)  # of its own: another's wheel is not it
-        fetch = self.fetchers.get(step.requirement)
-        if fetch:
-            path = fetch(folder)
-        else:
-            path = fetch_wheel(step, self._pip("fetch"), folder)
+        fetch = self.fetchers.get(step.requirement) or partial(fetch_wheel, step, self._pip("fetch"))
+        path = fetch(folder)
         reason = "it is the version that was installed before"
         if step.origin:
             reason = f"prebuilt, from {step.origin}: its name, tags and torch fit"
         self._made(step, path, time.monotonic() - started, Rung(RungName.RESOLVED, True, reason))
-        if not fetch:
-            refuse_another(self.wheels[step.subject][0], step)
+        wheel, _ = self.wheels[step.subject]
+        is_planned = canonicalize_name(wheel.name) == canonicalize_name(step.subject)
+        # an address may lead to any wheel; what was found is proven
+        if step.requirement not in self.fetchers and not (is_planned and wheel.version == step.version):
+            there = f"{wheel.name} {wheel.version}"
+            raise SplatfixError.of("install.another-wheel", wheel=there, requirement=step.requirement)
         self._note(step, digest=sha256_of(path))
         return path.name
 

@@ -103,9 +103,9 @@ def _egg_link(environment: Environment, info: Path) -> Iterator[Path]:
     """Yield of a development install the link to the source folder, and the scripts that the metadata there names."""
     yield from (info, info.parent / EASY_INSTALL)
     source = Path(next(iter(_lines(info, "it is gone")), "").strip())
-    # setuptools writes no other, and "." would be the folder that splatfix runs in
-    for metadata in source.glob("*.egg-info") if source.is_absolute() else ():
-        if canonicalize_name(metadata.stem) == canonicalize_name(info.stem):
+    for metadata in source.glob("*.egg-info"):
+        # setuptools writes no other than an absolute one, and "." would be the folder that splatfix runs in
+        if source.is_absolute() and canonicalize_name(metadata.stem) == canonicalize_name(info.stem):
             yield from _scripts(environment, metadata)
 
 
@@ -138,8 +138,8 @@ def _scripts(environment: Environment, metadata: Path | zipfile.Path) -> Iterato
         names += [item.name for item in folder.iterdir()]
     for name in names:
         # of a path whoever wrote it means a file elsewhere
-        for ending in ("", ".exe", "-script.py") if PurePosixPath(name).name == name else ():
-            yield environment.scripts / f"{name}{ending}"
+        if PurePosixPath(name).name == name:
+            yield from (environment.scripts / f"{name}{ending}" for ending in ("", ".exe", "-script.py"))
 
 
 _READERS: Mapping[str, Callable[[Environment, Path], Iterator[Path]]] = {

@@ -153,8 +153,9 @@ class Journal:
             folder = self.folder_of(earlier)
             # also of earlier entries, whose process was killed
             shutil.rmtree(folder / "wheels", ignore_errors=True)
-            for step in () if earlier.active else earlier.changes:
-                shutil.rmtree(folder / step.backup, ignore_errors=True)
+            if not earlier.active:
+                for step in earlier.changes:
+                    shutil.rmtree(folder / step.backup, ignore_errors=True)
         return ended
 
     def load(self, path: Path) -> Entry:
@@ -182,7 +183,7 @@ class Journal:
         """Return the entry of that number (``7`` for ``0007-...``), else the only one whose id begins so."""
         entries = self.entries()
         # a number before a beginning: 1 is 0001, and not the first of 1000, 1001, ...
-        number = int(identity) if identity.isdecimal() else 0
+        number = identity.isdecimal() and int(identity)
         matches = [entry for entry in entries if number and _number_of(entry.id) == number]
         matches = matches or [entry for entry in entries if entry.id.startswith(identity)]
         if len(matches) == 1:

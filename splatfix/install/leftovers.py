@@ -60,7 +60,10 @@ def move_out(environment: Environment, folder: Path) -> tuple[str, ...]:
 def _files(environment: Environment) -> set[str]:
     """List every file and folder in site-packages, and among the programs of a virtual environment, bytecode apart."""
     found: set[str] = set()
-    for root in (*environment.sites, *([environment.scripts] if environment.virtual else ())):
+    roots = [*environment.sites]
+    if environment.virtual:
+        roots.append(environment.scripts)
+    for root in roots:
         for folder, folders, files in os.walk(root):
             if "__pycache__" in folders:
                 folders.remove("__pycache__")

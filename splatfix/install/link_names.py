@@ -17,18 +17,14 @@ DRIVER_SONAME = "libcuda.so.1"
 
 def link_names(
     libraries: Iterable[str], cc: str, cuda_home: Path, site: Path, folder: Path, runner: Runner
-) -> bool:
-    """Fill ``folder``, for LIBRARY_PATH, with a ``lib*.so`` for each library of CUDA that the linker would not find.
+) -> None:
+    """Fill ``folder``, for LIBRARY_PATH, with a ``lib*.so`` for each library of CUDA that the linker of ``cc`` would not find.
 
-    Args:
-        libraries: what the source links, without ``lib`` and ``.so``.
-        cc: the host compiler, which is asked what its linker finds.
-        cuda_home: the toolkit; torch's builder lets the linker look in its ``lib64``, else in its ``lib``.
-        site: site-packages, where NVIDIA's wheels lie.
+    ``libraries`` are named without ``lib`` and ``.so``; in ``site``, which is site-packages, lie NVIDIA's wheels.
     """
     if not sys.platform.startswith("linux"):
-        return False
-    searched = cuda_home / "lib64"
+        return
+    searched = cuda_home / "lib64"  # by torch's builder
     if not searched.is_dir():
         searched = cuda_home / "lib"
     for name in libraries:
@@ -55,4 +51,3 @@ def link_names(
             done = runner.run([cc, "-shared", f"-Wl,-soname,{DRIVER_SONAME}", "-o", stub, source], timeout=60)
             if not done.ok:
                 raise SplatfixError.of("install.no-libcuda-to-link", cc=cc, reason=done.why())
-    return folder.is_dir()

@@ -67,14 +67,11 @@ def _fetched_again(distribution: Distribution, info: Path, facts: Facts) -> Plan
         # where splatfix fetched the wheel pip wrote down the path in a journal entry whose wheels are not kept
         for entry in Path(url2pathname(urlsplit(address).path)).parents:
             if entry.parts[-3:-1] == (".splatfix", "journal"):
-                steps = object_in(entry / "plan.json").get("steps", ())
-                asked = [
-                    step["requirement"]
-                    for step in steps
-                    if step.get("requirement") and step["subject"] == name
-                ]
-                # without such a step it came with another, or the entry was removed
-                requirement = next(iter(asked), f"{name}=={version}")
+                # without a step of its own it came with another, or the entry was removed
+                requirement = f"{name}=={version}"
+                for step in object_in(entry / "plan.json").get("steps", ()):
+                    if step["subject"] == name:
+                        requirement = step.get("requirement") or requirement
     elif address:
         again: list[Step] = []
         if distribution.source:

@@ -43,7 +43,9 @@ def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scrat
 
     The same ``source`` gets the same path when that is free: compiler caches take the path for a part of what they compile.
     """
-    name = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}" if source else ""
+    name = ""
+    if source:
+        name = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}"
     problems = []
     for place in [base] if base else _bases():
         try:

@@ -48,12 +48,8 @@ def fetch_submodules(
 ) -> tuple[FetchedSubmodule, ...]:
     """Fill the empty submodules of a checkout that something needs, and theirs; () when none is empty.
 
-    Args:
-        tell: called with what is fetched now, and how far it is.
-        protocols: what git may speak.
-
-    Raises:
-        SplatfixError: ``no-git``, ``submodules-not-fetched``; the checkout is then as it was.
+    ``tell`` is called with what is fetched now, and how far it is. Raises ``no-git``, ``submodules-not-fetched``; the checkout
+    is then as it was.
     """
     needed = wanted_submodules(folder)
     if not needed:
@@ -114,7 +110,9 @@ class _Git(Struct):
             failure = self._clone(url, candidate, item.branch, folder, path)
             if not failure:
                 break
-            failures[failure if url in failure else f"{url}: {failure}"] = None
+            if url not in failure:
+                failure = f"{url}: {failure}"
+            failures[failure] = None
             shutil.rmtree(folder, ignore_errors=True)
         else:
             raise _not_fetched(path, "; ".join(failures))
@@ -132,7 +130,9 @@ class _Git(Struct):
         """Get one repository without its submodules, no more of it than is needed; the failure, "" when it is there."""
         in_folder = ["-C", str(folder)]
         fetch = [*in_folder, "fetch", "--progress", "--no-recurse-submodules"]
-        wanted = commit or ("" if branch.startswith("-") else branch) or "HEAD"
+        if branch.startswith("-"):
+            branch = ""
+        wanted = commit or branch or "HEAD"
         made = self._run(["init", "--quiet", "--template=", str(folder)], path)
         if made.ok:
             made = self._run([*in_folder, "remote", "add", "origin", url], path)
@@ -144,9 +144,9 @@ class _Git(Struct):
             wanted = "FETCH_HEAD"
         elif commit:
             done = self._run([*fetch, "--tags", "origin"], path)  # the server gives no single commits
-        return _failure(done) or _failure(
-            self._run([*in_folder, "checkout", "--quiet", "--detach", wanted], path)
-        )
+        if done.ok:
+            done = self._run([*in_folder, "checkout", "--quiet", "--detach", wanted], path)
+        return _failure(done)
 
     def _run(self, arguments: Sequence[str], path: str) -> Completed:
         def line(text: str) -> None:
@@ -180,11 +180,7 @@ def _failure(completed: Completed) -> str:
 
 
 def _target_folder(root: Path, path: str) -> Path:
-    """Return the folder of a submodule, which must be below ``root`` and reached without links.
-
-    Raises:
-        SplatfixError: ``submodules-not-fetched`` for any other path: a stranger has written it.
-    """
+    """Return a submodule's folder; raises ``submodules-not-fetched`` unless it is below ``root``: a stranger has written it."""
     parts = PurePosixPath(path).parts
     target = root.joinpath(*parts)
     strange = any(part in ("..", ".git") or "\\" in part for part in parts)

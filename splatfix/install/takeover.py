@@ -24,8 +24,7 @@ _Place = tuple[Path, str]
 def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> list[str]:
     """See that what these wheels write is new or their own, and hides no other's module; else ``takes-over`` is raised.
 
-    Returns:
-        A sentence for each ``.pth`` file, which Python obeys at its start.
+    Returned is a sentence for each ``.pth`` file, which Python obeys at its start.
     """
     sites = [Path(os.path.realpath(site)) for site in environment.sites]
     all_written = {wheel: dict.fromkeys(map(_real, wheel.destinations(environment))) for wheel in wheels}
@@ -33,16 +32,14 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
     parts = [part for written in all_written.values() for path in written for part in path.parts[-3:]]
     stems = {"", "__init__", *(part.partition(".")[0] for part in parts)}
     listed: dict[_Place, str] = {}
+    own_names = {canonicalize_name(wheel.name) for wheel in wheels}
     for record in (path for site in sites for path in site.glob("*.dist-info/RECORD")):
-        site, (owner, version), text = (
-            record.parents[1],
-            name_and_version(record.parent.name),
-            read_text(record),
-        )
-        if canonicalize_name(owner) in {canonicalize_name(wheel.name) for wheel in wheels}:
+        owner, version = name_and_version(record.parent.name)
+        site, text = record.parents[1], read_text(record)
+        if not isinstance(text, str) or canonicalize_name(owner) in own_names:
             continue
         with suppress(csv.Error):  # of no use to pip either
-            for row in csv.reader(text.splitlines() if isinstance(text, str) else ()):
+            for row in csv.reader(text.splitlines()):
                 if Path(*row[:1]).name.partition(".")[0] in stems:
                     path = Path(os.path.normpath(site.joinpath(*row[:1])))
                     if os.path.lexists(path):
@@ -58,7 +55,9 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
         blocked += [folder for folder in folders if folder.exists() and not folder.is_dir()]
         problems = dict.fromkeys(blocked, "that is a file and a folder at once")
         for path in written:
-            reason = "" if path in own else _not_its_own(path, wheel, sites, listed)
+            if path in own:
+                continue
+            reason = _not_its_own(path, wheel, sites, listed)
             if reason and path in members and not path.is_symlink() and path.is_file():
                 with zipfile.ZipFile(wheel.path) as archive:
                     content = archive.read(members[path])
@@ -67,7 +66,7 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
                     reason = ""
             if reason:
                 problems.setdefault(path, reason)
-            if path.suffix == ".pth" and path.parent in sites and path not in own:
+            if path.suffix == ".pth" and path.parent in sites:
                 started.append(
                     f"{wheel.name} brings {path}, which every Python of the environment obeys at its start"
                 )

@@ -14,9 +14,7 @@ def distrust(folder: Path, *, inside: bool = True) -> str:
     """Return why nothing in ``folder`` is used; "" when only this user and root can have written it, or it is not there.
 
     The folder itself must not be a link. Its digests say nothing about that: who writes a file there writes its digest too.
-
-    Args:
-        inside: look at everything below it too. Modes count there only where others can enter the folder.
+    ``inside`` looks at everything below it too; modes count there only where others can enter the folder.
     """
     if os.name != "posix" or not os.path.lexists(folder):
         return ""
@@ -25,17 +23,14 @@ def distrust(folder: Path, *, inside: bool = True) -> str:
         if not stat.S_ISDIR(top.st_mode):
             return f"{folder} is a link or no folder"
         paths = [folder]
-        for parent, folders, files in os.walk(folder) if inside else ():
-            paths += [Path(parent, name) for name in (*folders, *files)]
+        if inside:
+            paths += folder.rglob("*")
         for path in paths:
             status = path.lstat()
             if status.st_uid not in (os.getuid(), 0):
                 return f"{path} belongs to another user"
-            by_others = status.st_mode & 0o002
-            if status.st_mode & 0o020 and not _is_own_group(status.st_gid):
-                by_others = True
             is_entered = path == folder or top.st_mode & 0o077
-            if by_others and is_entered and not stat.S_ISLNK(status.st_mode):
+            if status.st_mode & 0o022 and is_entered and not stat.S_ISLNK(status.st_mode):
                 return f"{path} can be written by others"
     except OSError as error:
         return f"{folder} cannot be looked at: {error.strerror or error}"
@@ -59,16 +54,3 @@ def make_private(folder: Path) -> None:
     """Make a folder that only this user can enter."""
     make_folder(folder.parent)
     make_folder(folder, mode=0o700)
-
-
-def _is_own_group(number: int) -> bool:
-    """Tell whether the group has this user only (Debian's and Fedora's usual one), and is nobody else."""
-    import grp
-    import pwd
-
-    try:
-        group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
-    except KeyError:  # neither has a name here
-        return False
-    is_named_so = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
-    return is_named_so and set(group.gr_mem) <= {user.pw_name}

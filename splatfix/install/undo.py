@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,10 +27,8 @@ Backups = Mapping[StepRecord, Backup]
 def revert(python: str, identity: str | None = None, *, dry_run: bool = False) -> RevertOutcome:
     """Undo the journal entry of that id, or the latest that is active; in a dry run only say what would be done.
 
-    Raises:
-        SplatfixError: ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the
-            same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``,
-            ``environment-busy``.
+    Raises ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the same
+    distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``, ``environment-busy``.
     """
     with _opened(python, dry_run) as undoer:
         for item in undoer.recover():
@@ -37,7 +36,7 @@ def revert(python: str, identity: str | None = None, *, dry_run: bool = False) -
             if item.items and (identity is None or item.entry.startswith(identity)):
                 return item
         standing = undoer.standing()
-        entry = standing[-1] if standing else None
+        entry = next(reversed(standing), None)
         if identity is not None:
             entry = undoer.journal.find(identity)
         if entry not in standing:
@@ -59,8 +58,7 @@ def revert_all(
 ) -> tuple[RevertOutcome, ...]:
     """Undo every active entry, the newest first; ``each`` is called with every outcome as soon as it is there.
 
-    Raises:
-        SplatfixError: as :func:`revert`; its ``details`` list the entries ``reverted`` before it and those ``left``.
+    Raises as :func:`revert`; the error's ``details`` list the entries ``reverted`` before it and those ``left``.
     """
     done: list[RevertOutcome] = []
     with _opened(python, dry_run) as undoer:
@@ -137,7 +135,7 @@ class Undoer(Struct):
                 # when somebody has removed it in the meantime, what was there before can still come back
                 if there and [digest for _, digest in there] != [step.digest]:
                     name, version = step.installed, there[0][0]
-                    uninstall = self.environment.command("uninstall", name)
+                    uninstall = self.environment.installer.command(self.environment.python, "uninstall", name)
                     todo = (run(*uninstall, text="Remove it if you do not want it"),)
                     raise SplatfixError.of(
                         "install.installed-by-others", todo=todo, name=name, version=version
@@ -168,7 +166,12 @@ class Undoer(Struct):
                 restored.append(item)
                 continue
             kept, notes = tuple(self._later_changes(backup)), tuple[str, ...]()
-            item = self._what_is_restored(step, backup)
+            now = {path: content for path in backup.will_write if (content := self.preview.get(path, path))}
+            # its metadata tells whether anything of it is there
+            infos = [content for path, content in now.items() if path.parent.suffix == ".dist-info"]
+            removed, removed_origin = "", _origin(now)
+            if any(content.exists() for content in infos):
+                removed = step.version
             if self.dry_run:
                 self.preview |= dict.fromkeys(backup.will_write) | backup.copies
             else:
@@ -178,7 +181,18 @@ class Undoer(Struct):
                     entry = self.journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, one)))))
                 notes = restore(self.environment, backup)
                 kept = tuple(one for one in entry.kept if Path(one.copy).parent == backup.kept)
-            restored.append(replace(item, kept=kept, notes=notes))
+            item = Restored(
+                step.subject,
+                removed,
+                restored=backup.version_before,
+                source=step.source,
+                incomplete=not step.done,
+                kept=kept,
+                removed_origin=removed_origin,
+                restored_origin=_origin(backup.copies),
+                notes=notes,
+            )
+            restored.append(item)
         return tuple(restored)
 
     def _undone(
@@ -214,26 +228,13 @@ class Undoer(Struct):
         there = [(path, content) for path, content in previewed.items() if content]
         return [(name_and_version(path.parent.name)[1], sha256_of(content)) for path, content in there]
 
-    def _what_is_restored(self, step: StepRecord, backup: Backup) -> Restored:
-        """Tell what undoing a step will do, before it is undone."""
-        now = {path: content for path in backup.will_write if (content := self.preview.get(path, path))}
-        # its metadata tells whether anything of it is there
-        infos = [content for path, content in now.items() if path.parent.suffix == ".dist-info"]
-        return Restored(
-            step.subject,
-            removed=step.version if any(content.exists() for content in infos) else "",
-            restored=backup.version_before,
-            source=step.source,
-            incomplete=not step.done,
-            removed_origin=_origin(now),
-            restored_origin=_origin(backup.copies),
-        )
-
     def _later_changes(self, backup: Backup) -> Iterator[Kept]:
         """Find files that were changed since the installation wrote them, and where a copy of each goes."""
         known = {(item.path, item.digest) for item in backup.saved}
         known |= {(item.path, item.digest) for item in backup.written}
-        for path in backup.touched() if backup.written else ():
+        if not backup.written:
+            return
+        for path in backup.touched():
             content = self.preview.get(path, path)
             # bytecode is nobody's work, and the shared list gets back only its own lines
             if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink():
@@ -245,8 +246,9 @@ class Undoer(Struct):
 
 def _origin(files: Mapping[Path, Path]) -> str:
     """Read what the manifest among files says of the version that it came with: versions alone may be equal."""
-    manifest = next((content for path, content in files.items() if path.name == MANIFEST), None)
-    document = object_in(manifest) if manifest else {}
+    document: Mapping[str, Any] = {}
+    for manifest in (content for path, content in files.items() if path.name == MANIFEST):
+        document = object_in(manifest)
     if document.get("kind") == "drop-in":
         return f"drop-in {document.get('variant') or ''}".strip()
     targets = ", ".join(map(str, document.get("targets") or ()))

@@ -27,7 +27,6 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.imports import requirement_of
 from splatfix.knowledge.wheel_tags import tag_fits
 from splatfix.model import Facts, loaded_fatbins
-from splatfix.model.steps import FetchWheel
 from splatfix.wheels.contents import prove_natives
 from splatfix.wheels.names import wheel_target
 
@@ -69,29 +68,17 @@ for name in modules:
 
 
 def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, expects_gpu_code: bool) -> Rung:
-    """Check everything about a wheel that can be checked without installing it.
+    """Check everything about a wheel that can be checked without installing it, and return the rung ``built``.
 
-    Args:
-        targets: architectures that every fatbin of every native member must serve.
-        expects_gpu_code: the source holds CUDA code, so a wheel without any is wrong.
-
-    Returns:
-        The rung ``built``.
-
-    Raises:
-        SplatfixError: ``wheel-does-not-fit``, ``no-gpu-code``, and as :func:`prove_natives`.
+    Every fatbin of every native member must serve these targets. With ``expects_gpu_code`` a wheel without any is wrong.
+    Raises ``wheel-does-not-fit``, ``no-gpu-code``, and as :func:`prove_natives`.
     """
     context = make_context(facts)
     if not any(tag_fits(tag, wheel_target(context)) for tag in wheel.tags):
         interpreter = context.interpreter
         assert interpreter is not None
-        raise SplatfixError.of(
-            "install.wheel-does-not-fit",
-            name=wheel.path.name,
-            tags=wheel.tags,
-            interpreter_version=interpreter.version,
-            platform_tag=interpreter.platform_tag,
-        )
+        here, name = f"{interpreter.version} on {interpreter.platform_tag}", wheel.path.name
+        raise SplatfixError.of("install.wheel-does-not-fit", name=name, tags=wheel.tags, here=here)
     try:
         with opened(wheel.path) as reader:
             natives, shown = prove_natives(reader, targets, context)
@@ -108,33 +95,18 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
 
 
 def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -> None:
-    """Refuse to replace a distribution that is not in the plan: a setup.py may compute another name than expected.
-
-    Raises:
-        SplatfixError: ``replaces-unplanned``.
-    """
+    """Raise ``replaces-unplanned`` for a wheel that would replace what is not in the plan: a setup.py may compute its name."""
     if canonicalize_name(wheel.name) == canonicalize_name(subject):
         return
     for replaced in find_installed(environment, wheel.name):
+        uninstall = environment.installer.command(environment.python, "uninstall", wheel.name)
         todo = (
             say("Look at the name that its setup.py computes."),
-            run(*environment.command("uninstall", wheel.name), text="To replace it, remove it first"),
+            run(*uninstall, text="To replace it, remove it first"),
         )
         there = f"{replaced.name} {replaced.version}"
         raise SplatfixError.of(
             "install.replaces-unplanned", subject=subject, name=wheel.name, there=there, todo=todo
-        )
-
-
-def refuse_another(wheel: WheelFile, step: FetchWheel) -> None:
-    """Refuse a wheel that is not of the name and version that pip was asked for: an address may lead to any.
-
-    Raises:
-        SplatfixError: ``another-wheel``.
-    """
-    if (canonicalize_name(wheel.name), wheel.version) != (canonicalize_name(step.subject), step.version):
-        raise SplatfixError.of(
-            "install.another-wheel", wheel=f"{wheel.name} {wheel.version}", requirement=step.requirement
         )
 
 
@@ -147,7 +119,9 @@ def check_import(
     caller: str = "",
     checkout: str = "",
 ) -> Rung:
-    """Import ``modules`` one after the other.
+    """Import ``modules`` one after the other; the rung ``loads`` is reached, or not shown for want of a GPU.
+
+    Raises ``import-failed`` or ``import-shadowed``.
 
     Args:
         installed: the files the installation wrote; each module must come from one of them. None for what was there before.
@@ -155,26 +129,22 @@ def check_import(
         caller: a module of another package that is imported last, since it is what imports the others; "" for none.
         checkout: the folder that its trainers run in, whose own modules it may import (bvh_tracing of Relightable3DGaussian
             imports ``utils``); "" for none.
-
-    Returns:
-        The rung ``loads``: reached, or not shown for want of a GPU.
-
-    Raises:
-        SplatfixError: ``import-failed`` or ``import-shadowed``.
     """
-    wanted = [*modules, caller] if caller else list(modules)
+    wanted = list(filter(None, [*modules, caller]))
     # which no module can know: it may print what it likes, and end the interpreter as if all were well
     mark = f"splatfix-imported-{secrets.token_hex(8)} "
     completed = environment.run("-c", _IMPORT_ALL, mark, checkout, *wanted, timeout=_IMPORT_TIMEOUT)
     answers = [line.removeprefix(mark) for line in completed.stdout.splitlines() if line.startswith(mark)]
     loaded = dict(json.loads(answer) for answer in answers)
-    after = " after torch" if "torch" not in modules and loaded.pop("torch", None) else ""
+    after = ""
+    if "torch" not in modules and loaded.pop("torch", None):
+        after = " after torch"
     ours = {path.resolve() for path in installed or ()}
     for name, file in loaded.items():
         if installed is not None and file and name != caller and Path(file).resolve() not in ours:
             raise SplatfixError.of("install.import-shadowed", name=name, file=file)
     missing = [name for name in wanted if name not in loaded]
-    demand = wants_gpu(completed.stderr) if missing and not has_gpu else None
+    demand = missing and not has_gpu and wants_gpu(completed.stderr)
     if demand:
         reason = f"{missing[0]} asks for a GPU as it is imported, and none is here ({demand})"
         return Rung(RungName.LOADS, None, reason)
@@ -209,11 +179,7 @@ def _import_failed(module: str, completed: Completed, *, before: bool) -> Splatf
 
 
 def wants_gpu(stderr: str) -> str | None:
-    """Return where and how a failed import asked for a GPU, or None if its failure has another reason.
-
-    Args:
-        stderr: what the interpreter printed, with the traceback at its end.
-    """
+    """Return where and how a failed import, whose traceback ends ``stderr``, asked for a GPU; None if it did not."""
     if message := _NO_GPU.search(stderr.strip().rpartition("\n")[2]):
         return message.group()
     frames = _FRAME.findall(stderr)

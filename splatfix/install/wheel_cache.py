@@ -42,8 +42,8 @@ class WheelCache:
     def take(self, key: str, destination: Path) -> Path | None:
         """Copy the wheel of that key into ``destination``; None when there is none, a damaged one, or one that somebody
         else may have put there."""
-        entry = self._entry(self.folder / key) if self._is_ours() else None
-        if entry is None:
+        entry = self._is_ours() and self._entry(self.folder / key)
+        if not entry:
             return None
         try:
             content = (self.folder / key / entry.wheel).read_bytes()
@@ -57,21 +57,17 @@ class WheelCache:
         return destination / entry.wheel
 
     def put(self, key: str, wheel: Path, identity: Mapping[str, str], source: str = "") -> None:
-        """Keep a wheel. A cache that cannot be written is ignored: the wheel is there all the same.
-
-        Args:
-            source: where it came from; see :func:`origin_of`.
-        """
-        content = wheel.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        document = {"wheel": wheel.name, "size": len(content), "digest": digest, "source": source}
+        """Keep a wheel, and where its source came from. A cache that cannot be written is ignored: the wheel is there."""
         if not self._is_ours():
             return
+        content = wheel.read_bytes()
+        document = {"wheel": wheel.name, "size": len(content), "digest": hashlib.sha256(content).hexdigest()}
+        document |= {"source": source, "identity": dict(identity)}
         with suppress(SplatfixError, OSError):
             make_private(self.folder)
             with temporary_folder(".new-", self.folder) as new:
                 write_bytes(new / "entry" / wheel.name, content)
-                write_json(new / "entry" / "entry.json", {**document, "identity": dict(identity)})
+                write_json(new / "entry" / "entry.json", document)
                 # the folder's mode is what a later run trusts, and the umask may have left it open to a group
                 (new / "entry").chmod(0o700)
                 shutil.rmtree(self.folder / key, ignore_errors=True)
@@ -84,11 +80,7 @@ class WheelCache:
         return tuple(sorted(entries, key=lambda entry: (entry.wheel, entry.key)))
 
     def named(self, name: str) -> tuple[CachedWheel, ...]:
-        """Return the wheels of that distribution, or the one whose key begins so.
-
-        Raises:
-            SplatfixError: ``not-in-cache`` (exit 2).
-        """
+        """Return the wheels of that distribution, or the one whose key begins so; raises ``not-in-cache`` (exit 2)."""
         entries, distribution = self.entries(), canonicalize_name(name)
         of_name = [
             entry for entry in entries if canonicalize_name(entry.name) == distribution or entry.wheel == name
@@ -100,12 +92,9 @@ class WheelCache:
         return tuple(matches)
 
     def clear(self, only: Sequence[CachedWheel] | None = None) -> int:
-        """Remove everything, or only these; returns how many wheels that were.
-
-        Raises:
-            SplatfixError: ``cache-not-cleared`` with how many could not be removed.
-        """
-        keys = {entry.key for entry in (self.entries() if only is None else only)}
+        """Remove everything, or only these; returns how many wheels that were, or raises ``cache-not-cleared``."""
+        entries = self.entries() if only is None else only
+        keys = {entry.key for entry in entries}
         # everything is not only entries: also what is damaged, or was left by a splatfix that was killed
         for path in list(self.folder.glob("*")):
             if only is None or path.name in keys:
@@ -162,10 +151,7 @@ def identity_of(step: BuildWheel, facts: Facts, reads: Iterable[str] = ()) -> di
     """Return everything beside the source's bytes that decides what comes out of a build.
 
     What lies in folders of the environment counts by its version, not by where this one environment has it: words stand for
-    their paths.
-
-    Args:
-        reads: variables that the source's setup.py reads, such as gsplat's ``WITH_SYMBOLS``.
+    their paths. ``reads`` are the variables that the source's setup.py reads, such as gsplat's ``WITH_SYMBOLS``.
     """
     ignored = set(_VARIABLES["without_effect"])
     inherited = {*_VARIABLES["flags"], *reads} - ignored - set(step.unset)
@@ -221,6 +207,8 @@ def origin_of(folder: Path) -> str:
     else:
         return str(folder)
     address = remote_of(git).removesuffix(".git").replace(":", "/").rstrip("/")
-    origin = Path("/".join(address.split("/")[-2:]) if "/" in address else root) / folder.relative_to(root)
+    origin = folder.as_posix()
+    if "/" in address:
+        origin = Path(*address.split("/")[-2:], folder.relative_to(root)).as_posix()
     commit = commit_of(git)
-    return f"{origin.as_posix()} at {commit[:10]}" if commit else origin.as_posix()
+    return f"{origin} at {commit[:10]}" if commit else origin

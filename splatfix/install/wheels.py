@@ -111,11 +111,7 @@ class WheelFile(Struct, frozen=True):
 
 
 def open_wheel(path: Path) -> WheelFile:
-    """Read a wheel's metadata.
-
-    Raises:
-        SplatfixError: ``not-a-wheel``, also for one whose members or scripts would be written elsewhere.
-    """
+    """Read a wheel's metadata; raises ``not-a-wheel``, also where members or scripts would be written elsewhere."""
     with _archive(path) as archive:
         members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
         tops = dict.fromkeys(member.partition("/")[0] for member in members)
@@ -193,12 +189,7 @@ def write_wheel(
 
 
 def add_manifest(path: Path, kind: str, made_so: Mapping[str, Any]) -> None:
-    """Put :data:`MANIFEST` into a wheel's dist-info and update its RECORD.
-
-    Args:
-        kind: ``built`` or ``drop-in``.
-        made_so: what that is about.
-    """
+    """Put :data:`MANIFEST` into a wheel's dist-info and update its RECORD; ``kind`` is ``built`` or ``drop-in``."""
     wheel = open_wheel(path)
     with _archive(path) as archive:
         members = {name: archive.read(name) for name in wheel.members}

@@ -37,12 +37,8 @@ def prove_natives(
 ) -> tuple[list[Binary], list[str]]:
     """Prove that this Python and torch can load a wheel's compiled members, and that their GPU code serves every target.
 
-    Returns:
-        The members, and what was shown of them, a clause each.
-
-    Raises:
-        SplatfixError: ``wrong-python``, ``wrong-gpu-code``, ``torch-symbols-missing``, ``torch-unreadable``.
-        BinaryError: the wheel, or a library in it, is damaged.
+    Returns the members, and what was shown of them, a clause each. Raises ``wheel-does-not-fit``, ``wrong-gpu-code``,
+    ``torch-symbols-missing``, ``torch-unreadable``, and ``BinaryError`` where the wheel, or a library in it, is damaged.
     """
     natives = list(members(reader, lambda name: is_native_name(name.rpartition("/")[2])))
     if len(natives) > MOST_LIBRARIES or sum(item.size for item in natives) > MOST_INSTALLED:
@@ -118,17 +114,10 @@ def _prove_symbols(opened: Mapping[str, Reader], torch: Torch | None) -> str:
 def prove_found(
     reader: Reader, wanted: Wanted, context: Context, torch: Torch, version: str
 ) -> tuple[str, ...]:
-    """Prove that a wheel of an index will do; returns what its METADATA says of it and the evidence, a clause each.
+    """Prove that a wheel of an index, with this version in its name, will do for the targets of ``context``.
 
-    Args:
-        context: its targets are what the GPU code must serve.
-        version: in the wheel's file name.
-
-    Raises:
-        SplatfixError: with what speaks against it, or (exit code ``UNDETERMINED``) that it cannot be told; as
-            :func:`prove_natives`.
-        BinaryError: the wheel, or a library in it, is damaged.
-        WebError: from the reader.
+    Returns what its METADATA says of it and the evidence, a clause each; raised is what speaks against it, or (exit code
+    ``UNDETERMINED``) that it cannot be told, and ``BinaryError`` as by :func:`prove_natives`.
     """
     listed = tuple(members(reader, lambda name: not name.endswith("/")))
     metadata = _prove_metadata(reader, listed, wanted, torch, version)

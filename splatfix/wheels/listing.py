@@ -33,14 +33,8 @@ _DIGEST = re.compile(r"(?:^|&)((?:sha(?:512|384|256|224|1)|md5)=[0-9a-f]{32,128}
 def chosen_indexes(
     named: Sequence[str], *, maintained: bool = False, offline: bool = False
 ) -> tuple[WheelIndex, ...]:
-    """Return the indexes that a person named (by name, URL or folder), else the known ones.
-
-    Args:
-        maintained: of the known ones only those of the packages' own maintainers.
-        offline: only folders of this machine.
-
-    Raises:
-        SplatfixError: ``unknown-index`` (exit code 2).
+    """Return the indexes that a person named (by name, URL or folder), else the known ones; of these only those of the packages'
+    own maintainers where ``maintained``. ``offline``: only folders of this machine. Raises ``unknown-index``, ``odd-login``.
     """
     indexes = [_named(text) for text in named]
     if not named:
@@ -66,11 +60,7 @@ def _named(text: str) -> WheelIndex:
 
 
 def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> list[Link]:
-    """Return the wheels of a package that an index lists.
-
-    Raises:
-        WebError: its page, or every page that it leads to, could not be had.
-    """
+    """Return the wheels of a package that an index lists; ``WebError`` where no page that it leads to could be had."""
     if not may_list(index, name):
         return []
     if "://" not in index.address:
@@ -166,26 +156,19 @@ class _Page(HTMLParser):
 
 
 def links_of(address: str, text: str, index: str = "") -> list[Link]:
-    """Return what a page links to, with the digests that it states (PEP 503) and what is withdrawn (PEP 592).
-
-    Raises:
-        WebError: it cannot be read, such as a character's number of 5,000 digits.
-    """
+    """Return what a page links to, with the digests that it states (PEP 503) and what is withdrawn (PEP 592); or
+    raise :class:`WebError` for one that cannot be read."""
     page = _Page(address, index)
     try:
         page.feed(text)
         page.close()
-    except (ValueError, AssertionError) as error:
+    except (ValueError, AssertionError) as error:  # such as a character's number of 5,000 digits
         raise WebError(f"its page cannot be read: {error}") from error
     return page.links
 
 
 def save_listed(address: str, page: str, path: Path, named: Collection[str] = ()) -> None:
-    """Save the file of a name that a page of an index lists, as it lists it; one of this machine as it is.
-
-    Raises:
-        OSError: it cannot be had, or is another than its index says.
-    """
+    """Save the file of a name that a page of an index lists, as it lists it, or ``OSError``; one of this machine as it is."""
     web = Web(named)
     try:
         if address.startswith("file:"):

@@ -60,11 +60,7 @@ class Finder(Struct, frozen=True):
         return Search(name, tuple(self.judged(links)), tuple(unanswered), asked)
 
     def fetch(self, found: Candidate, folder: Path) -> Path:
-        """Put the wheel that was found, and proven as it is, into a folder.
-
-        Raises:
-            SplatfixError: ``cannot-write``.
-        """
+        """Put the wheel that was found, and proven as it is, into a folder; raises ``cannot-write``."""
         assert found.path is not None
         write_bytes(folder / found.link.wheel, read_blocks(found.path))
         return folder / found.link.wheel
@@ -141,11 +137,7 @@ def is_name(text: str) -> bool:
 
 
 def wanted_by_name(text: str) -> Wanted:
-    """``fused-ssim``, ``gsplat==1.5.3``, or the key of a variant such as ``inria-v1``.
-
-    Raises:
-        SplatfixError: ``not-a-package`` (exit code 2).
-    """
+    """Read ``fused-ssim``, ``gsplat==1.5.3``, or the key of a variant such as ``inria-v1``; else ``not-a-package``."""
     row = variant(text)
     if row:
         return Wanted(row.module, variant=row.key, source=row.key)

@@ -65,7 +65,7 @@ def without_login(address: str) -> str:
 
 
 class Web:
-    """Asks web servers, for one search."""
+    """Asks web servers, for one search; what cannot be had is a :class:`WebError`."""
 
     def __init__(
         self,
@@ -93,29 +93,17 @@ class Web:
         self._opener = build_opener(_Redirects(self.refuse), HTTPBasicAuthHandler(passwords))
 
     def page(self, address: str) -> tuple[str, str]:
-        """Return where a page was found in the end, and its text.
-
-        Raises:
-            WebError: with the reason.
-        """
+        """Return where a page was found in the end, and its text."""
         with self._opened(address, "text/html") as response:
             return response.url, b"".join(self._blocks(response, MOST_PAGE)).decode("utf-8", "replace")
 
     def reach(self, address: str) -> None:
-        """Ask for a file, and read nothing of it.
-
-        Raises:
-            WebError: with the reason why it cannot be had.
-        """
+        """Ask for a file, and read nothing of it."""
         with self._opened(address):
             pass
 
     def save(self, address: str, path: Path, digest: str = "") -> None:
-        """Fetch a whole file, and compare it with a digest (``sha256=9f86...``).
-
-        Raises:
-            WebError: with the reason; nothing is then left of it.
-        """
+        """Fetch a whole file, and compare it with a digest (``sha256=9f86...``); where that fails nothing is left of it."""
         algorithm, _, expected = digest.partition("=")
         made = hashlib.new(algorithm or "sha256", usedforsecurity=False)
         started = time.monotonic()
@@ -134,7 +122,7 @@ class Web:
 
     @contextmanager
     def _opened(self, address: str, accept: str = "*/*", *, of_search: bool = True) -> Iterator[Any]:
-        """Ask for something, and read its answer in a ``with`` block; as :meth:`page` raises."""
+        """Ask for something, and read its answer in a ``with`` block."""
         self.refuse(address)
         if of_search and time.monotonic() >= self._until:
             raise WebError(f"it was not asked: the search took longer than {self.search:.0f} s")
@@ -156,11 +144,7 @@ class Web:
             raise WebError("no answer in time" if isinstance(cause, TimeoutError) else words) from error
 
     def refuse(self, address: str) -> None:
-        """Refuse an address that is not asked, such as one of this machine that nobody named.
-
-        Raises:
-            WebError: with the reason.
-        """
+        """Refuse an address that is not asked, such as one of this machine that nobody named."""
         reason = refused_address(address)
         if not reason and _LOOPBACK.fullmatch(_origin(address)[1]) and _origin(address) not in self._named:
             reason = "it leads to this machine, which nobody named"

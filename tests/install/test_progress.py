@@ -21,11 +21,11 @@ from tests.archs import archs
         ("  gcc -Wall -fPIC -I/usr/include -c probe.c -o build/probe.o", "compiling probe.c"),
         ("  building 'simple_knn._C' extension", "compiling the sources of simple_knn._C"),
         ("  g++ -shared -Wl,-rpath build/probe.o -o _C.so", "linking"),
-        ("  copying pkg/__init__.py -> build/lib/pkg", None),
-        ("", None),
+        ("  copying pkg/__init__.py -> build/lib/pkg", ""),
+        ("", ""),
     ],
 )
-def test_what_a_line_of_a_build_says(line: str, said: str | None) -> None:
+def test_what_a_line_of_a_build_says(line: str, said: str) -> None:
     assert described(line) == said
 
 

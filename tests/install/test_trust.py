@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -37,26 +36,11 @@ def test_our_own_is_trusted_and_a_link_in_its_place_is_not(folder: Path, tmp_pat
 
 @pytest.mark.parametrize("mode", [0o020, 0o002])
 @EACH
-def test_what_others_can_write_is_not(
-    folder: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shared = SimpleNamespace(gr_gid=100, gr_name="users", gr_mem=[])
-    monkeypatch.setattr("grp.getgrgid", lambda _: shared)
+def test_what_others_can_write_is_not(folder: Path, name: str, mode: int) -> None:
     path = folder / name
     path.chmod(path.stat().st_mode | mode)
     assert distrust(folder) == f"{path} can be written by others"
     assert bool(distrust(folder, inside=False)) is (name == ".")
-
-
-@pytest.mark.parametrize(("members", "trusted"), [([], True), (["me"], True), (["me", "other"], False)])
-def test_a_group_of_this_user_alone_is_nobody_else(
-    members: list[str], trusted: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = folder.stat().st_gid
-    monkeypatch.setattr("grp.getgrgid", lambda _: SimpleNamespace(gr_gid=group, gr_name="me", gr_mem=members))
-    monkeypatch.setattr("pwd.getpwuid", lambda _: SimpleNamespace(pw_gid=group, pw_name="me"))
-    folder.chmod(0o775)
-    assert (distrust(folder) == "") is trusted
 
 
 @EACH
