@@ -80,8 +80,7 @@ def _name_in(subject: str) -> str:
 def _mended(
     best: Plan | None, cured: Sequence[Finding], findings: Sequence[Finding], options: Options, case: Case
 ) -> tuple[str, ...]:
-    """List codes of what is no problem, all of a code: what install mends in its copy, advice that it follows by itself, and
-    where nothing needs to be built, what only builds meet."""
+    """List codes of what is no problem: what install mends in its copy or sets, and where nothing is built, what builds meet."""
     serves = _serves_as_it_is(options)
     builds = best and options.subjects and _step_of(best, BuildWheel)
     # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
@@ -157,9 +156,8 @@ def _cures(plan: Plan, finding: Finding, options: Options, case: Case) -> bool:
         if published:
             torch = as_torch(published)
         others = tuple(item for item in context.distributions if item.name.lower() not in COMPANIONS)
-        failing = _failing(
-            context_to_be(context, torch=torch, torch_installed=True, distributions=others), families
-        )
+        mended = context_to_be(context, torch=torch, torch_installed=True, distributions=others)
+        failing = _failing(mended, families)
         return finding.code not in failing and failing <= _failing(case.context, families)
     # the extensions that are meant and that the failure is about
     facts, about = case.context.facts, {_name_in(finding.subject)}

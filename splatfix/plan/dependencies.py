@@ -39,13 +39,13 @@ class Lacks(Struct, frozen=True):
     """What one source needs and the target environment does not have, as requirements for pip."""
 
     source: Source
-    to_build: tuple[str, ...]
-    to_import: tuple[str, ...]
-    declared: tuple[str, ...]
+    to_build: Sequence[str]
+    to_import: Sequence[str]
+    declared: Sequence[str]
     """Those that it declares itself, also what pip cannot bring."""
     imported: MissingModules
     """What its packages are seen to import; its own requirements.txt tells what brings that."""
-    unknown_to_setup: tuple[str, ...]
+    unknown_to_setup: Sequence[str]
     """Modules that its setup.py imports, and of which it is not known what brings them."""
 
     @property
@@ -141,8 +141,7 @@ def _lacks_of(facts: Facts, source: Source, together: Sequence[Source], *, built
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         to_build = [text for text in to_build if text != "ninja"]
         to_import = [text for text in to_import if text != "ninja"]
-    unknown = tuple(by_setup.unknown)
-    return Lacks(source, tuple(to_build), tuple(to_import), tuple(declared), imported, unknown)
+    return Lacks(source, to_build, to_import, declared, imported, by_setup.unknown)
 
 
 def _repository(requirement: str) -> Repository | None:
@@ -158,7 +157,7 @@ def _unlisted(requirements: Sequence[str], listed: Sequence[str]) -> list[str]:
 
 def _rejection(request: Request, facts: Facts, lacks: Lacks, together: Sequence[Source]) -> Rejected | None:
     """Reject a source for what splatfix does not cure by itself, or was not asked to."""
-    source, interpreter = lacks.source, facts.environment.interpreter.value
+    source, label, interpreter = lacks.source, lacks.source.label, facts.environment.interpreter.value
     python = python_option(facts)
     if source.python and interpreter:
         # pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled
@@ -166,7 +165,7 @@ def _rejection(request: Request, facts: Facts, lacks: Lacks, together: Sequence[
             if not SpecifierSet(source.python).contains(interpreter.version, prereleases=True):
                 return Rejected.of(
                     "plan.python-does-not-fit",
-                    source_label=source.label,
+                    source_label=label,
                     python=source.python,
                     executable=interpreter.executable,
                     interpreter_version=interpreter.version,
@@ -174,13 +173,11 @@ def _rejection(request: Request, facts: Facts, lacks: Lacks, together: Sequence[
     # without CUDA code any C compiler will do, but there must be one
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
         found_via = facts.machine.compilers.found_via
-        return NotHere.of("plan.no-host-compiler", found_via=found_via, source_label=source.label)
+        return NotHere.of("plan.no-host-compiler", found_via=found_via, source_label=label)
     installed = version_of(facts, "torch")
     for text in lacks.requirements:
         if name_of(text) == "torch" and installed is not None:
-            return Rejected.of(
-                "plan.torch-does-not-fit", source_label=source.label, text=text, installed=installed
-            )
+            return Rejected.of("plan.torch-does-not-fit", source_label=label, text=text, installed=installed)
     if repositories := lacks.imported.repositories:
         # something else that has to be compiled against the installed torch
         todo: list[Step] = []
@@ -198,7 +195,7 @@ def _rejection(request: Request, facts: Facts, lacks: Lacks, together: Sequence[
             text = "Or install the others of them alone"
             todo.append(run("splatfix", "install", *others, *request.options, *python, text=text))
         names = [item.module for item in repositories]
-        return Rejected.of("plan.import-not-built", todo=tuple(todo), label=source.label, names=names)
+        return Rejected.of("plan.import-not-built", todo=tuple(todo), label=label, names=names)
     if not interpreter or not lacks.requirements or request.with_dependencies:
         return None
     purposes = []
@@ -214,7 +211,7 @@ def _rejection(request: Request, facts: Facts, lacks: Lacks, together: Sequence[
             with_them.command(*request.sources, more=python, text=text),
         ),
         executable=interpreter.executable,
-        label=source.label,
+        label=label,
         purposes=" and ".join(purposes),
     )
 

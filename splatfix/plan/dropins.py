@@ -1,5 +1,4 @@
-"""Which drop-ins replace what is meant (a name, a source folder, a checkout, what is installed), and what must be built
-natively, each with the reason; and with that the summary of sources."""
+"""Which drop-ins replace what is meant, and what must be built natively, each with the reason; and the summary of sources."""
 
 from __future__ import annotations
 
@@ -90,8 +89,7 @@ def _of_checkout(text: str, checkout: Checkout, request: Request) -> Replacement
 
 
 def _of_a_host(checkout: Checkout) -> Replacement | None:
-    """Choose what replaces the compiled module of a source that is itself the host of a drop-in (gsplat's own), beside an
-    installed host of the same release; None where it is no such source."""
+    """Choose the drop-in for a source that is itself its host (gsplat's own), beside one of its release; None for others."""
     source = next((item.source for item in checkout.sources if item.path == "."), None)
     dropin = next((item for item in DROPINS if source and item.host and item.host == source.name), None)
     if source is None or dropin is None:
@@ -127,9 +125,7 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
         extension, text = row.module, f"{row.module} ({kind})"
     elif reason is None:
         return Rejected.of("plan.unknown-drop-in", text=text, known=tables.known_names())
-    build = run("splatfix", "install", "SOURCE", "--target", "sm_120")
-    if release := install_name(extension):
-        build = run("splatfix", "install", release, "--target", "sm_120")
+    build = run("splatfix", "install", install_name(extension) or "SOURCE", "--target", "sm_120")
     return _nothing_replaces(f"{text}: {reason}", extension, kind, (build,), (), request)
 
 

@@ -28,13 +28,11 @@ from splatfix.model.option import (
 )
 from splatfix.model.steps import WITHOUT_COMPILER
 from splatfix.plan.advice import advise
-from splatfix.plan.backends.container import container
 from splatfix.plan.backends.driver import driver
 from splatfix.plan.backends.dropins import make_dropins, nvrtc, pure
-from splatfix.plan.backends.keep import keep, mend_plan, mended_by_name
 from splatfix.plan.backends.native import build_sources, native
+from splatfix.plan.backends.ready import container, keep, mend_plan, mended_by_name, wheels
 from splatfix.plan.backends.torch import other_torch
-from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.case import Case, context_to_be, for_targets, names_of_archs, not_applicable
 from splatfix.plan.checkout import NoFolder, read_sources
 from splatfix.plan.dropins import choose_dropins
@@ -171,8 +169,7 @@ class Ranking(Struct, frozen=True):
 
 
 def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
-    """Rank every option for the sources of a request, wrongly named ones rejected; where none is ``named``, a CUDA extension in
-    the current folder alone is meant."""
+    """Rank every option for the sources of a request; none ``named``: a CUDA extension in the current folder is meant."""
     answer = best(case, shows_options=True)
     if isinstance(answer, Plan):
         if named or answer.targets:

@@ -43,6 +43,17 @@ class Jobs(Struct, frozen=True):
     why: str
 
 
+class Settings(Struct):
+    """What a build is told in variables, and why."""
+
+    variables: dict[str, str] = {}
+    reasons: list[Reason] = []
+
+    def decide(self, values: Mapping[str, str], why: str, source: str = "") -> None:
+        self.variables.update(values)
+        self.reasons += [Reason(f"{name}={value}: {why}", source) for name, value in values.items()]
+
+
 def cuda_build(
     source: Source, context: Context, tools: Tools, jobs: Jobs
 ) -> tuple[BuildWheel, Considered] | Rejected:
@@ -51,7 +62,7 @@ def cuda_build(
     if isinstance(decided, Rejected):
         return decided
     archs, cures = decided
-    build = _build(source, context, tools, *_environment(context.facts, source, tools, archs, jobs), cures)
+    build = _build(source, context, tools, _settings(context.facts, source, tools, archs, jobs), cures)
     if isinstance(build, Rejected):
         return build
     here = context.variables
@@ -76,23 +87,19 @@ def plain_build(source: Source, context: Context, jobs: Jobs) -> BuildWheel | Re
         if source.uses_torch_builder and isinstance(obstacle, Rejected):
             return obstacle
     no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
-    of_jobs = Reason(f"MAX_JOBS={jobs.count}: {jobs.why}")
-    return _build(source, context, None, {"MAX_JOBS": str(jobs.count)}, [no_cuda, of_jobs], Cures())
+    settings = Settings(reasons=[no_cuda])
+    settings.decide({"MAX_JOBS": str(jobs.count)}, jobs.why)
+    return _build(source, context, None, settings, Cures())
 
 
 def _build(
-    source: Source,
-    context: Context,
-    tools: Tools | None,
-    variables: dict[str, str],
-    reasons: list[Reason],
-    cures: Cures,
+    source: Source, context: Context, tools: Tools | None, settings: Settings, cures: Cures
 ) -> BuildWheel | Rejected:
     """Plan a build in this environment, with what its scratch copy asks for: what is copied beside the source, edits."""
     downloads = _downloads(source, context.facts, tools, cures.edits)
     if isinstance(downloads, Rejected):
         return downloads
-    folder = Path(source.folder)
+    folder, reasons = Path(source.folder), settings.reasons
     repository = disk.repository_of(folder)
     copied = ""
     if repository != folder:
@@ -101,19 +108,15 @@ def _build(
     if "setup.py" in source.build_files:
         reasons.append(Reason("sources and flags: known once setup.py is asked, before anything is compiled"))
     if source.version_from_git:
-        around = (disk.git_folder(path) for path in (folder, *folder.parents))
-        commit = disk.commit_of(next((git for git in around if git), None))
+        commit = disk.commit_of(next(filter(None, map(disk.git_folder, (folder, *folder.parents))), None))
         version = "0"
         if commit:
             version = f"0+g{commit[:9]}"
-        variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
         reason = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
-        reasons.append(Reason(f"SETUPTOOLS_SCM_PRETEND_VERSION={version}: {reason}"))
+        settings.decide({"SETUPTOOLS_SCM_PRETEND_VERSION": version}, reason)
     reasons += [Reason(f"its build downloads {address}", "its text") for address in downloads]
     for record in cures.by_variables:
-        variables |= record.variables
-        for name, value in record.variables.items():
-            reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
+        settings.decide(record.variables, record.symptom, "; ".join(record.sources))
     reasons += [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
     assert context.interpreter is not None, "it is usable"
     return BuildWheel(
@@ -121,7 +124,7 @@ def _build(
         source=source.folder,
         repository=copied,
         setup_call=source.setup_call,
-        variables=variables,
+        variables=settings.variables,
         path_first=(str(PurePath(context.interpreter.executable).parent),),
         edits=cures.edits,
         downloads=downloads,
@@ -221,8 +224,7 @@ def _downloads(
 
 
 def compiled_later(source: Source, context: Context) -> tuple[str, ...] | Rejected:
-    """Give the sentence for CUDA code that no build compiles, which it is when it is imported or first runs; () for none.
-    Rejected where the machine lacks what its import needs."""
+    """Say what CUDA code is compiled only at its import or first run; rejected where the machine lacks what its import needs."""
     if source.modules:
         return ()
     uses = disk.compiled_at_first_use(Path(source.folder))
@@ -247,19 +249,12 @@ def compiled_later(source: Source, context: Context) -> tuple[str, ...] | Reject
     return (text,)
 
 
-def _environment(
-    facts: Facts, source: Source, tools: Tools, archs: ArchChoice, jobs: Jobs
-) -> tuple[dict[str, str], list[Reason]]:
+def _settings(facts: Facts, source: Source, tools: Tools, archs: ArchChoice, jobs: Jobs) -> Settings:
     """Decide everything a build needs to know, in variables, so that nothing is left to what happens to be set; and why."""
     toolkit, compilers = tools.chosen.toolkit, tools.compilers
     assert not isinstance(compilers, Rejected), "it was rejected before"
-    variables: dict[str, str] = {}
-    reasons: list[Reason] = []
-
-    def decide(names: Mapping[str, str], why: str, found_via: str = "") -> None:
-        variables.update(names)
-        reasons.extend(Reason(f"{name}={value}: {why}", found_via) for name, value in names.items())
-
+    settings = Settings()
+    decide, variables, reasons = settings.decide, settings.variables, settings.reasons
     # its real root: torch would take the folder above the first nvcc on PATH, which may be a wrapper script
     decide({"CUDA_HOME": toolkit.root}, tools.chosen.why)
     variables |= {"CC": compilers.cc, "CXX": compilers.cxx}
@@ -278,7 +273,8 @@ def _environment(
     if torch and lacking and (borrowed := lending_folders(torch, toolkit.version or "", lacking)):
         short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
         headers[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
-    reasons += [Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()]
+    for folder, why in headers.items():
+        decide({"CPATH": folder}, why)
     cached, why_cached = compiler_cache(facts, toolkit, source)
     variables |= cached
     reasons += why_cached
@@ -288,7 +284,7 @@ def _environment(
         variables["CPATH"] = os.pathsep.join(filter(None, [*headers, theirs]))
     if not archs.variables:
         reasons.append(Reason(archs.why))
-    return variables, reasons
+    return settings
 
 
 def compiler_cache(facts: Facts, toolkit: Toolkit, source: Source) -> tuple[dict[str, str], list[Reason]]:

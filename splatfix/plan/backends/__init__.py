@@ -1,1 +1,1 @@
-"""One file a kind of backend: its plan for a machine, and for sources that were read what ``install`` runs; or a rejection."""
+"""A function a backend: its plan for a machine, and for sources that were read what ``install`` runs; or a rejection."""

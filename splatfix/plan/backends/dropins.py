@@ -1,5 +1,4 @@
-"""Drop-ins in place of the extensions: in plain PyTorch, or with our own CUDA kernels, which the NVRTC that torch brought
-compiles: no toolkit, no host compiler, no ninja."""
+"""Drop-ins in place of the extensions: in plain PyTorch, or with our own CUDA kernels, compiled by the NVRTC of torch."""
 
 from __future__ import annotations
 

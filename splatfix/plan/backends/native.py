@@ -14,7 +14,7 @@ from splatfix.knowledge import cubin_runs_on
 from splatfix.model import Considered, Torch
 from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason
-from splatfix.plan.backends.wheels import why_prebuilt
+from splatfix.plan.backends.ready import why_prebuilt
 from splatfix.plan.case import Case, installation, names_of_archs, not_applicable
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.tools import (
@@ -52,9 +52,8 @@ def native(case: Case, kind: OptionKind) -> Plan | Rejected:
             return not_applicable("not needed: a toolkit that fits is here")
         toolkits = case.context.machine.toolkits
         if toolkits.value is None:
-            unsure.append(
-                f"which toolkits are here ({toolkits.error}); one that fits would make this unnecessary"
-            )
+            fits = "one that fits would make this unnecessary"
+            unsure.append(f"which toolkits are here ({toolkits.error}); {fits}")
     find_tools, options = _TOOLS[kind]
     tools = find_tools(case.context, torch)
     if isinstance(tools, Rejected):

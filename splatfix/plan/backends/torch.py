@@ -47,16 +47,15 @@ def other_torch(case: Case) -> Plan | Rejected:
     tools, torch = None, case.context.torch
     if torch and not case.torch_obstacles()[0]:
         tools = tools_for(case.context, torch)
-    if torch and tools and tools.cost == 0:
-        return not_applicable(
-            f"not needed: torch {torch.version} has code for {case.names}, and a toolkit for it is here"
-        )
-    offers = offers_for(case)
-    if torch and tools:
-        # a torch that serves the targets is replaced only by what asks less of this machine, and by no older release
+    if not torch or not tools:
+        offers = offers_for(case)
+    else:
         serves = f"not needed: torch {torch.version} has code for {case.names}"
+        if tools.cost == 0:
+            return not_applicable(f"{serves}, and a toolkit for it is here")
+        # a torch that serves the targets is replaced only by what asks less of this machine, and by no older release
         installed = release(torch.version)[:2]
-        offers = [offer for offer in offers if release(offer.ranked.build.release)[:2] >= installed]
+        offers = [item for item in offers_for(case) if release(item.ranked.build.release)[:2] >= installed]
         if not offers:
             return not_applicable(serves)
         least = min((offer.tools for offer in offers), key=lambda item: item.cost)

@@ -1,15 +1,21 @@
-"""What is installed stays: as it is, where it serves every target; or mended where it lies (``install NAME --in-place``)."""
+"""What needs no build here: what is installed is kept, or mended where it lies; proven wheels are installed; a lane is run."""
+
+from msgspec.structs import replace
 
 from splatfix.checks import run_checks, select
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
 from splatfix.core.errors import Rejected
+from splatfix.core.proof import RungName
+from splatfix.core.step import Command, target_options
+from splatfix.core.versions import dotted
 from splatfix.knowledge.breakages import breakages
+from splatfix.knowledge.torch_releases import build, build_runs_on
 from splatfix.model import Status
-from splatfix.model.option import OptionKind, Plan, Request
-from splatfix.model.steps import EditSource, Keep, PlannedEdit, Reason
-from splatfix.plan.case import Case, not_applicable
+from splatfix.model.option import LaneSummary, OptionKind, Plan, Request
+from splatfix.model.steps import EditSource, FetchWheel, Keep, PlannedEdit, Reason, RunLane
+from splatfix.plan.case import Case, not_applicable, without_rungs
 from splatfix.plan.tools import usable_python
 
 
@@ -82,3 +88,76 @@ def mend_plan(request: Request, context: Context) -> Plan | Rejected:
         where = distribution.location
         steps.append(EditSource(subject=name, source=where, edits=tuple(edits), reasons=tuple(reasons)))
     return Plan(OptionKind.KEEP, f"edit the installed {', '.join(request.sources)}", tuple(steps))
+
+
+def wheels(case: Case) -> Plan | Rejected:
+    """Install the wheels that were found for the sources; they were looked for before, here nothing is."""
+    against, unsure = case.torch_obstacles()
+    prebuilt = case.prebuilt or {}
+    lacking = [name for name in case.sources.variants if name not in prebuilt]
+    if lacking or not prebuilt:
+        against.append(f"no wheel is proven for {', '.join(lacking) or 'anything here'}")
+    if against:
+        return not_applicable(*against)
+    options = ["--backend", "wheels", *target_options(case.context.archs)]
+    for index in dict.fromkeys(step.origin for step in prebuilt.values()):
+        options += ["--index", index]
+    first, *others = prebuilt.values()
+    first = replace(first, command=case.splatfix("install", *case.sources.named, *options))
+    reasons = [Reason(why_prebuilt(step)) for step in prebuilt.values()]
+    return case.make_option(OptionKind.WHEEL, (first, *others, case.confirm()), reasons, unsure)
+
+
+def why_prebuilt(step: FetchWheel) -> str:
+    """Say what is known of a prebuilt wheel, and what is not."""
+    return (
+        f"{step.subject} {step.version} of {step.origin} is prebuilt: its GPU code, torch's symbols and how it is called fit; "
+        "whether its CUDA code is that of the source cannot be read (--no-find compiles it)"
+    )
+
+
+def container(case: Case) -> Plan | Rejected:
+    """Run the first lane with a GPU that serves the targets."""
+    machine = case.context.machine
+    if machine.container and "docker" not in machine.tools:
+        return not_applicable(f"this is a {machine.container} container already; call splatfix on its host")
+    if machine.system != "linux" or machine.machine not in ("x86_64", "AMD64"):
+        platform = f"{machine.system} {machine.machine}"
+        return not_applicable(f"the lanes are made for Linux x86_64, this is {platform}")
+    if "docker" not in machine.tools:
+        return not_applicable("docker was not found on this machine")
+    against: list[str] = []
+    for lane in case.lanes:
+        if not lane.gpu:
+            continue
+        objection, unsure = _objection_to_lane(case, lane)
+        if not objection:
+            command = Command(("splatfix", "certify", "--container", lane.name))
+            reason = "torch and everything else come from the image; only the driver is this machine's"
+            step = RunLane(command=command, lane=lane.name, torch=lane.torch)
+            option = case.make_option(OptionKind.CONTAINER, (step,), (Reason(reason),), unsure)
+            return without_rungs(option, [RungName.REPRODUCES], "the environment itself is not changed")
+        against.append(f"lane {lane.name}: {objection}")
+    return not_applicable("; ".join(against) or "no lane with a GPU is defined")
+
+
+def _objection_to_lane(case: Case, lane: LaneSummary) -> tuple[str, list[str]]:
+    """Say why a lane does not serve the targets, or "" and what is not known about it."""
+    release = build(lane.torch.rpartition("==")[2])
+    if not case.here:
+        return f"this machine has no {case.names} GPU to pass in", []
+    if release is None:
+        return "", [f"what GPU code {lane.torch} carries"]
+    unsure = []
+    for arch in case.context.archs:
+        runs = build_runs_on(release, arch)
+        if runs is False:
+            return f"{lane.torch} has no code for {arch.sm}", []
+        if runs is None:
+            unsure.append(f"whether {lane.torch} runs on {arch.sm}")
+    driver = case.driver_objection(dotted(release.cuda))
+    if driver.ok is False:
+        return driver.reason, unsure
+    if driver.ok is None:
+        unsure.append(driver.reason)
+    return "", unsure
