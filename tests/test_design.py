@@ -439,7 +439,7 @@ CEILINGS = {
     "splatfix/binaries": 1937,
     "splatfix/budget": 771,
     "splatfix/certify": 8866,
-    "splatfix/checks": 5813,
+    "splatfix/checks": 5818,
     "splatfix/cli": 1081,
     "splatfix/containers": 1885,
     "splatfix/context": 2586,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
-from functools import cache, partialmethod
+from functools import cache, cached_property, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +118,15 @@ def _wording(family: str, code: str) -> Wording:
     return Wording(row["title"], row["page"], cases)
 
 
-class Check(Struct, frozen=True):
+class Check(Struct, frozen=True, dict=True):
     """One check: its code (also the code of its findings), its function, and what its findings mean to others."""
 
     code: str
     family: str
     """A name of :data:`FAMILIES`, or ``scene``."""
-    wording: Wording
     function: CheckFunction
+    given: Wording | None = None
+    """Its words, where no table of ``words/`` has them."""
     blocks: Blocks | None = None
     """What a failure keeps from running on the GPU; None: it does not stop everything."""
     bears_on: RungName | None = None
@@ -138,6 +139,11 @@ class Check(Struct, frozen=True):
     """What it advises ``splatfix install`` does by itself, whatever the sources."""
     of_environment: bool = False
     """It judges what is installed: a problem until something else is, whatever a build would mend."""
+
+    @cached_property
+    def wording(self) -> Wording:
+        """Its words, read when the first of its family says something."""
+        return self.given or _wording(self.family, self.code)
 
     @property
     def title(self) -> str:
@@ -244,8 +250,7 @@ def checks_of(
         def register(function: CheckFunction) -> CheckFunction:
             if code in registered:
                 raise ValueError(f"two checks are called {code}")
-            own = wording or _wording(family, code)
-            registered[code] = Check(code, family, own, function, **attributes)
+            registered[code] = Check(code, family, function, wording, **attributes)
             return function
 
         return register

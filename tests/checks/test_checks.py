@@ -50,7 +50,7 @@ def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
     def broken(context: Context, this: Check) -> list[Finding]:
         raise ZeroDivisionError("oops")
 
-    check = Check("broken", "gpu", Wording("x", "y"), broken)
+    check = Check("broken", "gpu", broken, Wording("x", "y"))
     fine, crash = run_checks(make_context(rtx_5080, Goal()), [all_checks()[0], check])
     assert (fine.status, fine.code, fine.family) == (Status.PASS, "nvidia-gpu-missing", "gpu")
     assert (crash.status, crash.code, crash.family) == (Status.CRASH, "broken", "gpu")
