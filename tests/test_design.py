@@ -72,9 +72,9 @@ STAGED = {
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
-    "core": {"packaging", "msgspec", "filelock"},
+    "core": {"packaging", "msgspec", "filelock", "tomli"},
     "binaries": {"msgspec"},
-    "knowledge": {"tomli", "packaging", "fastjsonschema", "msgspec"},
+    "knowledge": {"packaging", "fastjsonschema", "msgspec"},
     "kernels": {"torch", "scipy", "pykdtree", "pynanoflann", "napf", "numpy", "triton"},
     "smoke_trainer": {
         *("torch", "numpy", "PIL", "splatfix", "gsplat", "diff_gaussian_rasterization", "tensorboard", "rich")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from typing import Any
 
-# In the standard library since Python 3.11; before, the dependency tomli is the same code.
-_MODULE: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+# The code of the standard library's tomllib, compiled, for every Python; its wheels read three times as fast.
+import tomli
 
 # The parser takes its time for these: minutes for one key of many parts.
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){50}""")
@@ -16,10 +14,9 @@ _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the document as plain types; a ``ValueError`` with line and column for what is no TOML, or nested too deeply."""
-    if _LONG_KEY.search(text):
+    if any(line.count(".") > 49 for line in text.splitlines()) and _LONG_KEY.search(text):
         raise ValueError("it has a key of more than fifty parts")
     try:
-        document: dict[str, Any] = _MODULE.loads(text)
+        return tomli.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    return document

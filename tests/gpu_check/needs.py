@@ -10,7 +10,7 @@ from splatfix.core.runner import Runner
 ABOUT_TORCH = Path(__file__).with_name("about_torch.py")
 PACKAGES = {name: name for name in ["torch", "numpy", "hypothesis", "packaging", "typer", "rich", "jinja2"]}
 PACKAGES |= {"pillow": "PIL", "nvidia-ml-py": "pynvml"}
-PACKAGES |= {"tomli": "tomli"} if sys.version_info < (3, 11) else {}
+PACKAGES |= {name: name for name in ["msgspec", "filelock", "fastjsonschema", "tomli"]}
 """What splatfix, the trainer and the tests import, by distribution."""
 PEERS = {name: name.replace("-", "_") for name in ("fused-ssim", "simple-knn", "gsplat")}
 PEERS |= {"inria-v1": "diff_gaussian_rasterization"}
