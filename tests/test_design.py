@@ -443,7 +443,7 @@ CEILINGS = {
     "splatfix/cli": 1081,
     "splatfix/containers": 1885,
     "splatfix/context": 2586,
-    "splatfix/core": 1899,
+    "splatfix/core": 1896,
     "splatfix/explain": 1311,
     "splatfix/facts": 9197,
     "splatfix/install": 4606,
