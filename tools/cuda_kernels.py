@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.kernels.nvrtc import Compiled, Compiler, compile_kernels, find_compiler
 from tools.kernel_estimates import ASSUMPTIONS, estimates
 from tools.sass import Kernel, read_kernels, read_resources
 
 RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "cuda_kernels.json"
-_TABLES = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES = table_beside(__file__)
 ARCHITECTURES = tuple(map(int, _TABLES["multiprocessors"]))
 MODULES: dict[str, tuple[str, dict[str, object]]] = {
     name: (row["file"], {option: value for option, value in row.items() if option != "file"})

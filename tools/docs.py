@@ -24,7 +24,7 @@ import typer
 from splatfix.checks import Check, all_checks
 from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.failures import Failure, failure_classes
 from tools import kernel_estimates, site, vram
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "splatfix" / "report" / "schemas"
 TABLES = ROOT / "splatfix" / "knowledge" / "data"
 EXPLAIN_RECORD = ROOT / "tests" / "records" / "explain.json"
-LISTED = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+LISTED = table_beside(__file__)
 KERNEL_RECORD = ROOT / "tests" / "records" / "cuda_kernels.json"
 
 

@@ -8,12 +8,11 @@ kernel_estimates.toml has the work of a frame, the GPUs and every assumption.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 
-ASSUMPTIONS = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+ASSUMPTIONS = table_beside(__file__)
 _WARP, _SCHEDULERS, _OF_BANDWIDTH = 32, 4, 0.8
 Counts = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """By architecture ("sm_90"), by module, by kernel: what tools/cuda_kernels.py counts."""

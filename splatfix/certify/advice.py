@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from splatfix.certify.criteria.running import CODE_AS_INSTALLED
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.core.codec import from_json
 from splatfix.core.step import Step, run, say, value_options
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.explain import cause_of, explain_message
 
 # Other criteria fail by what was measured, which says itself what is wrong.
@@ -30,7 +29,7 @@ class CriterionAdvice(Struct, frozen=True):
 
 @cache
 def _advice() -> Mapping[str, CriterionAdvice]:
-    document = parse_toml(Path(__file__).with_name("advice.toml").read_text(encoding="utf-8"))
+    document = table_beside(__file__)
     rows = from_json(tuple[CriterionAdvice, ...], document["advice"])
     return {code: row for row in rows for code in row.codes}
 

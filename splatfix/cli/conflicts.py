@@ -1,12 +1,11 @@
 """Options that do not go together: ``conflicts.toml`` has a table for each command."""
 
 from collections.abc import Set
-from pathlib import Path
 from typing import Any
 
 from splatfix.core.errors import usage_error
 from splatfix.core.step import step_of
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 
 COMMAND = "a command"
 """What ``explain`` is given after ``--``, which is no parameter."""
@@ -22,7 +21,7 @@ def refuse(context: Any, also_given: Set[str] = frozenset()) -> None:
     Raises:
         SplatfixError: with the conflict's code (exit code 2).
     """
-    tables = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    tables = table_beside(__file__)
     # what has another value than without it: who writes a default out has changed nothing
     given = set(also_given)
     for parameter in context.command.params:

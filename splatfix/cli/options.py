@@ -18,12 +18,12 @@ from splatfix.app.result import archs as archs
 from splatfix.app.result import archs_or_auto as archs_or_auto
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 
 
 @cache
 def _declared() -> Mapping[str, Mapping[str, Any]]:
-    return parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return table_beside(__file__)
 
 
 def option(place: str, **functions: Any) -> Any:

@@ -9,19 +9,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 
 T = TypeVar("T")
 
 HIDDEN = "***"
 
-_TABLE = parse_toml(Path(__file__).with_name("redact.toml").read_text(encoding="utf-8"))
+_TABLE = table_beside(__file__)
 _LOGIN = re.compile(_TABLE["login"])
 _SCHEME = re.compile(r"(?:https?|ftps?)$", re.IGNORECASE)
 _ADDRESS = [re.compile(pattern) for pattern in _TABLE["address"]]

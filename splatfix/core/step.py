@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, convert
 from msgspec.structs import force_setattr
 
 from splatfix.core.shell import double_quoted, quoted
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.core.visible import visible
 
 _WINDOWS = os.name == "nt"
 
-BLANKS: dict[str, str] = parse_toml(Path(__file__).with_name("blanks.toml").read_text(encoding="utf-8"))
+BLANKS: dict[str, str] = table_beside(__file__, "blanks.toml")
 """Words that stand in a command for what only a person knows."""
 
 

@@ -1,8 +1,7 @@
 """The names and marks that machines and environments are looked at for (``tables.toml``)."""
 
-from pathlib import Path
 from typing import Any
 
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 
-TABLES: dict[str, Any] = parse_toml(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+TABLES: dict[str, Any] = table_beside(__file__)

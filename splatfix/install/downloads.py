@@ -21,7 +21,7 @@ from splatfix.core.reading import read_text
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.install.environment import Environment, open_environment
 from splatfix.install.trust import distrust, private_cache
 from splatfix.knowledge.toolkits import known_digest
@@ -31,7 +31,7 @@ from splatfix.wheels.listing import save_listed
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.
 _UNSET = {"PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_ROOT", "PIP_NO_INDEX", "PIP_REQUIRE_VIRTUALENV"}
-_PROBE = parse_toml(Path(__file__).with_name("toolkit_probe.toml").read_text(encoding="utf-8"))
+_PROBE = table_beside(__file__, "toolkit_probe.toml")
 _MOST_UNPACKED = 256 << 20
 # Its wheel is py3-none-any and compiles at the first import; its sdist carries setup.py, all CUDA sources and glm.
 FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")

@@ -20,7 +20,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.resources import KERNELS
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import add_manifest, write_wheel
 from splatfix.knowledge import Arch
@@ -34,7 +34,7 @@ _HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC"}
 _TIMEOUT = 300.0
 """Seconds for all kernels and targets; one module for one GPU takes NVRTC one to three."""
 
-KERNEL_VARIANTS = parse_toml(Path(__file__).with_name("kernel_variants.toml").read_text(encoding="utf-8"))
+KERNEL_VARIANTS = table_beside(__file__, "kernel_variants.toml")
 
 
 def _source(name: str, **values: object) -> str:

@@ -19,7 +19,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.facts.checkout import is_empty, read_submodules
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.outcome import FetchedSubmodule
@@ -30,7 +30,7 @@ _TIMEOUT = 3600.0
 _MOST = 100
 """Submodules of one checkout, in one another."""
 PROTOCOLS = ("https", "ssh")
-_GIT = parse_toml(Path(__file__).with_name("git.toml").read_text(encoding="utf-8"))
+_GIT = table_beside(__file__, "git.toml")
 
 
 def wanted_submodules(folder: Path) -> tuple[Needed, ...]:

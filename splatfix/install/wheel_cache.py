@@ -19,7 +19,7 @@ from splatfix.core.files import read_json, remove, write_bytes, write_json
 from splatfix.core.redact import redacted
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.core.words import counted
 from splatfix.facts.checkout import commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
@@ -27,7 +27,7 @@ from splatfix.install.trust import distrust, make_private
 from splatfix.model import Facts
 from splatfix.model.steps import BuildWheel
 
-_VARIABLES = parse_toml(Path(__file__).with_name("build_variables.toml").read_text(encoding="utf-8"))
+_VARIABLES = table_beside(__file__, "build_variables.toml")
 
 
 class WheelCache:

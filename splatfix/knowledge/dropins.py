@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.knowledge.faces import (
     BASE_ARGUMENTS,
     REQUIRED,
@@ -146,7 +145,7 @@ def declared_dropin(face: DeclaredFace) -> Dropin:
     return replace(_dropin(row, _TABLE["parts"]), declared=face)
 
 
-_TABLE = parse_toml((Path(__file__).parent / "dropins.toml").read_text(encoding="utf-8"))
+_TABLE = table_beside(__file__)
 DROPINS = tuple(_dropin(row, _TABLE["parts"]) for row in _TABLE["dropin"])
 IRREPLACEABLE_VARIANTS: Mapping[str, str] = _TABLE["irreplaceable_variants"]
 """Why nothing replaces a variant, by its key in ``data/stacks.json``."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 
 BASE_SETTINGS = (
     "image_height",
@@ -40,7 +39,7 @@ NEEDED_SETTINGS = frozenset(BASE_SETTINGS) - {"prefiltered", "debug"}
 """Without which no camera is known."""
 REQUIRED = 3
 
-_TABLE = parse_toml((Path(__file__).parent / "faces.toml").read_text(encoding="utf-8"))
+_TABLE = table_beside(__file__)
 _SETTINGS: Mapping[str, str] = _TABLE["settings"]
 _ARGUMENTS: Mapping[str, str] = _TABLE["arguments"]
 _RESULTS = {role: re.compile(pattern) for role, pattern in _TABLE["results"].items()}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
 
 from msgspec import Struct, field
 
 from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, target_options, value_options
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.model.finding import Considered
@@ -19,7 +18,7 @@ from splatfix.model.source import Source
 from splatfix.model.steps import InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
-_TABLE = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = table_beside(__file__)
 
 
 class OptionKind(str, Enum):

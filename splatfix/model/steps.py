@@ -7,7 +7,6 @@ the sources are not read yet, the command that names them is shown, in a ``Build
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
@@ -15,14 +14,14 @@ from msgspec.structs import force_setattr
 
 from splatfix.core.codec import to_json
 from splatfix.core.step import Command, Step
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.knowledge.faces import DeclaredFace
 
 WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 """The backends of drop-ins, which need no compiler, the best first, and what each is."""
-_TEXTS: dict[str, dict[str, str]] = parse_toml(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_TEXTS: dict[str, dict[str, str]] = table_beside(__file__)
 
 
 class Reason(Struct, frozen=True):

@@ -1,12 +1,10 @@
 """What a reader who never saw a certificate needs, from ``wording.toml``: criteria as statements, what a verdict means, and a
 few words explained."""
 
-from pathlib import Path
-
 from splatfix.certify.model import Criterion, Verdict
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 
-_TEXTS = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TEXTS = table_beside(__file__)
 
 TITLES: dict[str, str] = _TEXTS["statements"]
 """A criterion's code as a statement, which is then met or failed."""

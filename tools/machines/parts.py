@@ -7,14 +7,13 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from splatfix.core.codec import from_json
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.facts.system.playback import NO_NVML, RawMachine
 
-ANSWERS = parse_toml((Path(__file__).parent / "answers.toml").read_text(encoding="utf-8"))
+ANSWERS = table_beside(__file__, "answers.toml")
 FILES, COMMANDS = ANSWERS["files"], ANSWERS["commands"]
 HEADERS = ("cuda_runtime.h", "cuda_runtime_api.h", "cublas_v2.h", "cublasLt.h", "cusparse.h", "cusolverDn.h")
 

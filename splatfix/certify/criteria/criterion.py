@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.codec import from_json
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 from splatfix.core.words import counted
 
 SHORTEST = 100
@@ -27,7 +26,7 @@ class CriterionText(Struct, frozen=True):
 
 @cache
 def _texts() -> Mapping[str, CriterionText]:
-    document = parse_toml(Path(__file__).with_name("criteria.toml").read_text(encoding="utf-8"))
+    document = table_beside(__file__, "criteria.toml")
     return from_json(Mapping[str, CriterionText], document)  # type: ignore[type-abstract]
 
 

@@ -1,12 +1,11 @@
 """By which names folders, files and headers of checkouts are known (``names.toml``)."""
 
 import re
-from pathlib import Path
 from typing import Any
 
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import table_beside
 
-NAMES: dict[str, Any] = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+NAMES: dict[str, Any] = table_beside(__file__)
 
 
 def any_of(table: str, flags: int = 0) -> re.Pattern[str]:
