@@ -165,7 +165,8 @@ class Undoer(Struct):
                 item = Restored(step.subject, "", "", step.source, incomplete=not step.done, notes=(note,))
                 restored.append(item)
                 continue
-            kept, notes = tuple(self._later_changes(backup)), tuple[str, ...]()
+            kept = tuple(self._later_changes(backup))
+            notes: tuple[str, ...] = ()
             now = {path: content for path in backup.will_write if (content := self.preview.get(path, path))}
             # its metadata tells whether anything of it is there
             infos = [content for path, content in now.items() if path.parent.suffix == ".dist-info"]
