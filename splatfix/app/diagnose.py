@@ -14,6 +14,7 @@ from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.checks import Check, all_checks, check_named, run_checks, select
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
 from splatfix.core.codec import to_json
@@ -21,7 +22,6 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, target_options, value_options
 from splatfix.knowledge import Arch
-from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
 from splatfix.model.option import NO_SOURCES, Options

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from splatfix import __version__
 from splatfix.app.result import Result, show_message
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile, own_source
 from splatfix.containers.lanes import ToolkitFrom
@@ -29,7 +30,6 @@ from splatfix.facts.checkout import read_checkout
 from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge import RequestedTarget
-from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.checkout import many_things
 from splatfix.report.console import escape, marked, prose, show_step
 from splatfix.report.marks import Mark

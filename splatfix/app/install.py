@@ -14,6 +14,7 @@ from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.options import lanes
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
 from splatfix.core.errors import Exit, Rejected, require
@@ -27,7 +28,6 @@ from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, 
 from splatfix.install.ask import ask_plan
 from splatfix.install.repair import plan_repair
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
-from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Facts
 from splatfix.model.inquiry import Inquiry

@@ -18,6 +18,7 @@ from splatfix.certify.stacks import prepare
 from splatfix.certify.stacks.entry import choose_script, not_called_by, reached_by, scripts_of
 from splatfix.certify.stacks.subject import Gaps, StackSubject
 from splatfix.certify.stacks.threads import threads_for
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.submodules import module_of
 from splatfix.core.codec import to_json
@@ -27,7 +28,7 @@ from splatfix.facts import gather
 from splatfix.facts.checkout import Reach, all_trainers, with_checkout
 from splatfix.facts.source.copying import copy_source, missed
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.knowledge.breakages import breakage, source_patterns
+from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.dropins import DROPINS, is_rasterizer
 from splatfix.model import Checkout, Distribution, ExtensionCall, Facts, RenderCall
 from splatfix.model.option import Native, Replacement

@@ -206,14 +206,6 @@ def breakage(key: str) -> Breakage:
     return _breakages()[key]
 
 
-def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:
-    """What a checkout's sources are to be searched for, so that the checks can judge them."""
-    patterns: list[SourcePattern | NamePattern] = []
-    for row in breakages():
-        patterns += filter(None, (row.look_for, row.uses))
-    return tuple(patterns)
-
-
 def cures_of_include(header: str) -> dict[str, str]:
     """The cure of each breakage whose edits take this include out of a source, by the breakage's key."""
     return {

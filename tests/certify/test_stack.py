@@ -16,12 +16,12 @@ from splatfix.app.rehearse import stack_subject
 from splatfix.certify import Certificate, Interrupted, Outcome, RehearseRequest, Verdict
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import VARIABLE, Host
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.core.toml import parse_toml
 from splatfix.facts import gather
 from splatfix.facts.checkout import read_arguments, with_checkout
-from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.dropins import replacement_for
 from tests.certify.conftest import failed_criteria, put_dropin, reached
 from tests.files import contents

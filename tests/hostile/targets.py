@@ -11,12 +11,12 @@ from typing import Any
 
 from smoke_trainer.data import colmap
 from smoke_trainer.errors import SceneError
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.errors import SplatfixError
 from splatfix.explain import explain_build
 from splatfix.facts.checkout import read_source
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
-from splatfix.knowledge.breakages import source_patterns
 from tests.explain.test_build_output import LOGS
 
 from . import binaries

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from splatfix.checks import all_checks
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.step import commands
 from splatfix.knowledge import using
-from splatfix.knowledge.breakages import Breakage, breakages, source_patterns
+from splatfix.knowledge.breakages import Breakage, breakages
 from splatfix.knowledge.failures import (
     Failure,
     explain_message,

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.subject import METRICS, RENDER
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.errors import SplatfixError
 from splatfix.core.source_pattern import NamePattern
 from splatfix.core.step import Step, run, value_options
 from splatfix.facts.checkout import Reach, as_reached, find_trainers
-from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Checkout
 

@@ -6,7 +6,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from splatfix.core.reading import is_folder, is_regular_file
 from splatfix.core.source_pattern import NamePattern
-from splatfix.facts.source.code_shapes import BY_SHAPE, Code
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.syntax import (
     dotted_name,
@@ -39,6 +38,17 @@ _CATCHES_IMPORT_ERRORS = frozenset(
 _ENDS_THE_PROGRAM = frozenset({"exit", "quit", "_exit", "abort"})
 # Part of an installed package, but of no use without another one: torch.utils.tensorboard needs tensorboard.
 _NEEDS_ANOTHER = "torch.utils.tensorboard"
+
+
+class ShapePattern(NamePattern, frozen=True):
+    """Code that no name tells, but the shape of a file's syntax tree."""
+
+    mention: str
+    """A text without which a file need not be looked at."""
+    at_import: bool
+    """It breaks when the file is imported."""
+    find: Callable[[ast.Module], Sequence[int]]
+    """Gives the lines of it."""
 
 
 class Program(Struct, frozen=True):
@@ -167,14 +177,10 @@ class _Reading:
             for pattern in self._patterns:
                 if pattern.holds(used) and len(found) < _MOST_MATCHES:
                     found.setdefault((pattern.key, line), at_import)
-        code: Code | None = None
         for pattern in self._patterns:
-            for shape in pattern.names & BY_SHAPE.keys():
-                mention, at_import, find_lines = BY_SHAPE[shape]
-                if mention in text:
-                    code = code or Code(tree)
-                    for line in find_lines(code)[:_MOST_MATCHES]:
-                        found[pattern.key, line] = at_import
+            if isinstance(pattern, ShapePattern) and pattern.mention in text:
+                for line in pattern.find(tree)[:_MOST_MATCHES]:
+                    found[pattern.key, line] = pattern.at_import
         lines = text.splitlines()
         for (key, line), at_import in found.items():
             shown = "".join(lines[line - 1 : line]).strip()[:_LONGEST_LINE]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.codec import from_json, to_json
 from splatfix.facts.source.checkout import read_checkout
-from splatfix.knowledge.breakages import source_patterns
 from splatfix.model import Checkout
 from tests.files import put
 from tests.tables import data

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.checks.checkout.code_shapes import by_shape
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.checkout import read_source
 from splatfix.facts.source.program import Program, read_program
@@ -21,7 +22,7 @@ def program(folder: Path, text: str, *names: str, **files: str) -> Program:
     """Of a train.py with this text, beside other files."""
     others = {f"{name}.py": content for name, content in files.items()}
     put(folder, {"train.py": text, **others})
-    patterns = (NamePattern("wanted", frozenset(names)),) if names else ()
+    patterns = (by_shape(NamePattern("wanted", frozenset(names))),) if names else ()
     return read_program([folder / "train.py"], folder, patterns, FolderReader())
 
 

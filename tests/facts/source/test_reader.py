@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.facts.checkout import read_source
 from splatfix.facts.source import reader as limits
 from splatfix.facts.source.checkout import read_checkout, read_pins
 from splatfix.facts.source.reader import FolderReader, NotPython
-from splatfix.knowledge.breakages import source_patterns
 from tests.hostile.bad_files import bad_files, replace
 from tests.hostile.checkouts import FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
 

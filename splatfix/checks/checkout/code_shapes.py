@@ -1,5 +1,5 @@
-"""Code that a newer Python or torch refuses, and habits of trainers that cost memory and time, told by the shape of the syntax
-tree; nothing is executed.
+"""What a checkout's sources are searched for; and code that is told by the shape of its syntax tree: what a newer Python or torch
+refuses, and habits of trainers that cost memory and time.
 
 Each function gives the lines of one of them. A training loop is one in which a ``backward`` is called. What a reader cannot
 tell from the file alone is left out: a function that other files call may be called without autograd there.
@@ -10,7 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
+from splatfix.core.source_pattern import NamePattern, SourcePattern
+from splatfix.facts.source.program import ShapePattern
 from splatfix.facts.source.syntax import keyword_value, last_name
+from splatfix.knowledge.breakages import breakages
 
 _DECIDES_ON_PICKLES = frozenset({"weights_only", "pickle_module"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -243,7 +246,7 @@ def tuple_loads(code: Code) -> list[int]:
     return lines
 
 
-BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[Code], list[int]]]] = {
+_BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[Code], list[int]]]] = {
     "dataclass(default=unhashable)": ("dataclass", True, unhashable_defaults),
     "torch.load(tuple)": ("torch.load", False, tuple_loads),
     "evaluation with autograd": ("psnr", False, evaluations_with_autograd),
@@ -251,5 +254,29 @@ BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[Code], list[int]]]] = {
     "losses kept with their graphs": (".backward(", False, graphs_kept),
     "cache emptied in the loop": ("empty_cache", False, cache_emptied_in_the_loop),
 }
-"""What a NamePattern asks for to be told of them: a text without which a file need not be looked at, whether the code breaks at
-the import, and who finds its lines."""
+"""By the name that a breakage has for it: a text without which a file need not be looked at, whether the code breaks when the file
+is imported, and who finds its lines."""
+
+
+def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:
+    """List what a checkout's sources are to be searched for, so that the checks can judge them."""
+    patterns: list[SourcePattern | NamePattern] = []
+    for breakage in breakages():
+        if breakage.look_for:
+            patterns.append(breakage.look_for)
+        if breakage.uses:
+            patterns.append(by_shape(breakage.uses))
+    return tuple(patterns)
+
+
+def by_shape(pattern: NamePattern) -> NamePattern:
+    """Return what is looked for where the name stands for code that no name tells; else the same pattern."""
+    name = next(iter(pattern.names))
+    if name not in _BY_SHAPE:
+        return pattern
+    mention, at_import, find = _BY_SHAPE[name]
+
+    def find_lines(tree: ast.Module) -> list[int]:
+        return find(Code(tree))
+
+    return ShapePattern(pattern.key, pattern.names, mention, at_import, find_lines)

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from splatfix.facts.source import code_shapes
-from splatfix.facts.source.code_shapes import Code
+from splatfix.checks.checkout import code_shapes
+from splatfix.checks.checkout.code_shapes import Code
 from tests.tables import data
 
 TRAINER: str = data(__file__)["texts"]["trainer"]
