@@ -14,7 +14,7 @@ from splatfix.budget.memory import FLOAT, card_phases
 from splatfix.budget.model import IN_VIEW, Need, Span
 from splatfix.budget.rates import allocated, left_out, rates
 from splatfix.certify.scenes import samples_folder
-from splatfix.facts.scene.size import read_scene_size
+from splatfix.checks.scene.size import read_scene_size
 from splatfix.knowledge.tables import table
 from splatfix.knowledge.vram import GIB, families, published_runs
 

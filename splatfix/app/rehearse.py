@@ -19,6 +19,7 @@ from splatfix.certify.stacks.entry import choose_script, not_called_by, reached_
 from splatfix.certify.stacks.subject import Gaps, StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.checks.checkout.code_shapes import source_patterns
+from splatfix.checks.checkout.faces import order_of, places
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.submodules import module_of
 from splatfix.core.codec import to_json
@@ -35,7 +36,6 @@ from splatfix.model.option import Native, Replacement
 from splatfix.plan.checkout import incomplete
 from splatfix.plan.dropins import replacement_for, served_host
 from splatfix.plan.edits import apply
-from splatfix.plan.faces import order_of, places
 from splatfix.report import dry_run as report
 from splatfix.report.dry_run import BesideThePoint, DryRun, ServedModule
 

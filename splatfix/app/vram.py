@@ -14,13 +14,13 @@ from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
 from splatfix.budget.memory import card_phases, host_phases
 from splatfix.budget.model import IN_VIEW, LIMIT, Budget, Card, Expected, Need, Phase, Span, Verdict
+from splatfix.checks.scene.size import SceneSize, read_scene_size
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.core.reading import is_folder
 from splatfix.facts.scene.reader import scenes_below
-from splatfix.facts.scene.size import SceneSize, read_scene_size
 from splatfix.knowledge.scene_readers import scene_readers
 from splatfix.knowledge.vram import card_memory, families, known_names, near_cards, settings_of, stack_memory
 from splatfix.report import vram as report

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
+from splatfix.checks.checkout.faces import Usage, derive_face, usage_of
 from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
 from splatfix.context import Context
@@ -33,7 +34,6 @@ from splatfix.plan.checkout import (
     is_source,
     read_sources,
 )
-from splatfix.plan.faces import Usage, derive_face, usage_of
 from splatfix.plan.parts import NativePart, native_parts, variants_of_face
 from splatfix.plan.wheel_build import waits_for_gpu
 

@@ -21,10 +21,10 @@ from splatfix.budget.expected import gaussians_expected, mcmc_count, minutes_exp
 from splatfix.budget.memory import card_phases, host_phases
 from splatfix.budget.model import Need, Span, Verdict
 from splatfix.certify.scenes import samples_folder
+from splatfix.checks.scene.size import read_scene_size
 from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
-from splatfix.facts.scene.size import read_scene_size
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.vram import GIB, card_memory, families, settings_of, stacks_by_key
 from tests.machines import facts_of

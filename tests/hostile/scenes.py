@@ -14,9 +14,9 @@ from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
 from splatfix.checks.scene import judge
+from splatfix.checks.scene.size import read_scene_size
 from splatfix.core.errors import SplatfixError
 from splatfix.facts.scene.reader import read_scene
-from splatfix.facts.scene.size import read_scene_size
 from splatfix.scenes.fix import FixRequest, fix_scene
 from tests.smoke_trainer.tiny import LAYOUTS, SCENES
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from splatfix.checks.checkout.faces import derive_face, order_of, usage_of
 from splatfix.facts.source.python_source import read_depth
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import Dropin, declared_dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, DeclaredFace, NotReadable
 from splatfix.model.steps import MakeDropin
 from splatfix.plan.dropins import choose_dropins, replacement_for
-from splatfix.plan.faces import derive_face, order_of, usage_of
 from tests.archs import request_for
 from tests.files import put
 from tests.tables import data

@@ -254,8 +254,8 @@ _BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[Code], list[int]]]] = {
     "losses kept with their graphs": (".backward(", False, graphs_kept),
     "cache emptied in the loop": ("empty_cache", False, cache_emptied_in_the_loop),
 }
-"""By the name that a breakage has for it: a text without which a file need not be looked at, whether the code breaks when the file
-is imported, and who finds its lines."""
+"""By the name that a breakage has for it: a text without which a file need not be looked at; whether the code breaks when its
+file is imported; and who finds the lines."""
 
 
 def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:

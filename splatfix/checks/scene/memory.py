@@ -6,8 +6,8 @@ from splatfix.budget.memory import host_phases
 from splatfix.budget.model import Need, Span
 from splatfix.checks.registry import Check
 from splatfix.checks.scene.model import check
+from splatfix.checks.scene.size import size_of
 from splatfix.facts.scene.model import Scene
-from splatfix.facts.scene.size import size_of
 from splatfix.model import Finding
 
 _STACK = "inria"

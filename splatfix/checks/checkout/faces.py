@@ -73,7 +73,7 @@ def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotRe
     results: Sequence[str] | NotReadable = order
     if order and source.returns not in (None, len(order)):
         came_back = f"{counted(source.returns, 'result')} come back: {', '.join(source.values) or usage.path}"
-        raise SplatfixError.of("plan.wrong-face", face=",".join(order), error=came_back)
+        raise SplatfixError.of("checks.wrong-face", face=",".join(order), error=came_back)
     if known and not order and (usage.source is None or source.returns == len(known.results)):
         results = known.results
     elif usage.source and not order:
@@ -203,5 +203,5 @@ def order_of(text: str) -> tuple[str, ...]:
     order = tuple(part.strip() for part in text.split(","))
     if unknown := [part for part in order if part not in tables.ROLES]:
         error = f"{', '.join(unknown)} has no meaning; known are {', '.join(tables.ROLES)}"
-        raise SplatfixError.of("plan.wrong-face", face=text, error=error)
+        raise SplatfixError.of("checks.wrong-face", face=text, error=error)
     return order
