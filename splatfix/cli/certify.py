@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
 import typer
 
-from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import examples, finish, folder_to_write, option
 from splatfix.core.errors import SplatfixError
@@ -16,8 +16,8 @@ scenes_app = typer.Typer(
     help="Check or mend a scene of yours; list and export the sample scenes.", no_args_is_help=True
 )
 
-LANES = options.names_of(lambda: app.lanes.list_lanes(), "lanes")
-SAMPLES = options.names_of(lambda: app.scenes.list_scenes(), "scenes")
+LANES = options.names_of(lambda: import_module("splatfix.app.lanes").list_lanes(), "lanes")
+SAMPLES = options.names_of(lambda: import_module("splatfix.app.scenes").list_scenes(), "scenes")
 
 
 def certify(
@@ -47,12 +47,15 @@ def certify(
     as_json: options.Json = False,
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
+    from splatfix.app import certify as use_case
+    from splatfix.app import lanes, rehearse
+
     options.one_form(as_json, form)
     conflicts.refuse(context, {f"--level {level}"})
     if container == "list":
-        finish(app.lanes.list_lanes(), as_json)
+        finish(lanes.list_lanes(), as_json)
     if container is not None:
-        in_lanes = app.lanes.ContainerRequest(
+        in_lanes = lanes.ContainerRequest(
             lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),
             out=out,
             suite=suite,
@@ -60,9 +63,9 @@ def certify(
             repo=repo,
             extensions=tuple(extension or ()),
         )
-        finish(app.lanes.certify_in_container(in_lanes), as_json)
+        finish(lanes.certify_in_container(in_lanes), as_json)
     if repo is not None:
-        of_checkout = app.certify.RehearseRequest(
+        of_checkout = use_case.RehearseRequest(
             checkout=repo,
             scene=Path(scene) if scene else None,
             script=script,
@@ -77,9 +80,9 @@ def certify(
             verbose=verbose,
         )
         if dry_run:
-            finish(app.rehearse.dry_run(of_checkout, why=verbose), as_json)
-        finish(app.certify.rehearse(of_checkout), as_json, form)
-    request = app.certify.CertifyRequest(
+            finish(rehearse.dry_run(of_checkout, why=verbose), as_json)
+        finish(use_case.rehearse(of_checkout), as_json, form)
+    request = use_case.CertifyRequest(
         suite=suite,
         scene=scene,
         data=data,
@@ -95,7 +98,7 @@ def certify(
         baseline=baseline,
         verbose=verbose,
     )
-    finish(app.certify.certify(request), as_json, form)
+    finish(use_case.certify(request), as_json, form)
 
 
 def monitor(
@@ -110,7 +113,9 @@ def monitor(
 
     Options of splatfix come before the command: splatfix monitor --interval 0.5 python train.py -s scene
     """
-    watched = app.monitor.monitor(
+    from splatfix.app import monitor as use_case
+
+    watched = use_case.monitor(
         tuple(target), out, interval=interval, tensorboard=tensorboard, phases=phases, as_json=as_json
     )
     finish(watched, as_json)
@@ -133,7 +138,9 @@ def divisors(text: str) -> tuple[int, ...]:
 @scenes_app.command("list", epilog=examples("scenes-list"))
 def list_scenes(as_json: options.Json = False) -> None:
     """List the sample scenes: layout, number and size of views, kind."""
-    finish(app.scenes.list_scenes(), as_json)
+    from splatfix.app import scenes as use_case
+
+    finish(use_case.list_scenes(), as_json)
 
 
 @scenes_app.command("export", epilog=examples("scenes-export"))
@@ -143,7 +150,9 @@ def export_scenes(
     as_json: options.Json = False,
 ) -> None:
     """Copy sample scenes to a folder."""
-    finish(app.scenes.export_scenes(tuple(names or ()), out), as_json)
+    from splatfix.app import scenes as use_case
+
+    finish(use_case.export_scenes(tuple(names or ()), out), as_json)
 
 
 @scenes_app.command("check", epilog=examples("scenes-check"))
@@ -157,7 +166,9 @@ def check_scenes(
 
     Sample scenes are compared with their checksums.
     """
-    finish(app.scenes.check_scenes(tuple(names or ()), root, html), as_json)
+    from splatfix.app import scenes as use_case
+
+    finish(use_case.check_scenes(tuple(names or ()), root, html), as_json)
 
 
 @scenes_app.command("fix", epilog=examples("scenes-fix"))
@@ -172,5 +183,7 @@ def fix_scene(
 
     A run that was stopped goes on with what is missing. Needs Pillow, which the extra "scenes" of splatfix brings.
     """
-    request = app.scenes.FixRequest(folder=scene, out=out, copies=divisors(copies), split=split)
-    finish(app.scenes.fix(request), as_json)
+    from splatfix.app import scenes as use_case
+
+    request = use_case.FixRequest(folder=scene, out=out, copies=divisors(copies), split=split)
+    finish(use_case.fix(request), as_json)

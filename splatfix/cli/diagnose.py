@@ -1,16 +1,15 @@
 """What is wrong here: ``splatfix diagnose`` and ``inspect``."""
 
-import gc
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
 import typer
 
-from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import file_to_write, finish, option
 
-CODES = options.names_of(lambda: app.diagnose.list_checks(), "checks", "code")
+CODES = options.names_of(lambda: import_module("splatfix.app.diagnose").list_checks(), "checks", "code")
 
 
 def diagnose(
@@ -32,15 +31,16 @@ def diagnose(
     as_json: options.Json = False,
 ) -> None:
     """Find out what is wrong with this machine and one Python environment, and how to fix it."""
-    gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
+    from splatfix.app import diagnose as use_case
+
     targets = options.archs(target)
     conflicts.refuse(context)
     options.one_form(as_json, form)
     if listing:
-        finish(app.diagnose.list_checks(), as_json)
+        finish(use_case.list_checks(), as_json)
     if code is not None:
-        finish(app.diagnose.show_check(code), as_json)
-    request = app.diagnose.DiagnoseRequest(
+        finish(use_case.show_check(code), as_json)
+    request = use_case.DiagnoseRequest(
         python=python,
         targets=targets,
         repo=repo,
@@ -52,7 +52,7 @@ def diagnose(
         only=tuple(only or ()),
         skip=tuple(skip or ()),
     )
-    finish(app.diagnose.diagnose(request, verbose=verbose), as_json, form)
+    finish(use_case.diagnose(request, verbose=verbose), as_json, form)
 
 
 def inspect(
@@ -62,6 +62,8 @@ def inspect(
     as_json: options.Json = False,
 ) -> None:
     """Show the SASS and PTX inside native files, and which GPU architectures can run them."""
+    from splatfix.app import inspect as use_case
+
     targets = tuple(arch.sm for arch in options.archs(target))
-    inspected = app.inspect.inspect_files(paths, targets, verbose=verbose)
+    inspected = use_case.inspect_files(paths, targets, verbose=verbose)
     finish(inspected, as_json)

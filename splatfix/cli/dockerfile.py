@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
-from splatfix import app
 from splatfix.cli import options
 from splatfix.cli.options import finish, option
 
@@ -19,7 +18,9 @@ def dockerfile(
     as_json: options.Json = False,
 ) -> None:
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""
-    request = app.dockerfile.DockerfileRequest(
+    from splatfix.app import dockerfile as use_case
+
+    request = use_case.DockerfileRequest(
         checkout=str(repo),
         targets=options.archs_or_auto(target),
         toolkit=toolkit,
@@ -28,4 +29,4 @@ def dockerfile(
         out=out,
         force=force,
     )
-    finish(app.dockerfile.make_dockerfile(request), as_json)
+    finish(use_case.make_dockerfile(request), as_json)

@@ -1,17 +1,19 @@
 """Why something failed: ``splatfix explain``."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 from typer.core import TyperCommand
 
-from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import finish, option
 
 _COMMAND = "splatfix.explain.command"
-CLASSES = options.names_of(lambda: app.explain.list_classes(), "classes", "class")
+
+
+CLASSES = options.names_of(lambda: import_module("splatfix.app.explain").list_classes(), "classes", "class")
 
 
 class WithCommand(TyperCommand):
@@ -35,9 +37,11 @@ def explain(
     as_json: options.Json = False,
 ) -> None:
     """Name the cause of a failed build or training by its log, and the fix."""
+    from splatfix.app import explain as use_case
+
     command: tuple[str, ...] = context.meta.get(_COMMAND, ())
     conflicts.refuse(context, {conflicts.COMMAND} if command else set())
     if listed or class_name:
-        finish(app.explain.list_classes(class_name), as_json)
-    request = app.explain.ExplainRequest(log, command, facts, python)
-    finish(app.explain.explain(request, as_json=as_json), as_json)
+        finish(use_case.list_classes(class_name), as_json)
+    request = use_case.ExplainRequest(log, command, facts, python)
+    finish(use_case.explain(request, as_json=as_json), as_json)

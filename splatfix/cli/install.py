@@ -9,7 +9,6 @@ from typing import Annotated, Literal, Optional
 import typer
 from msgspec.structs import replace
 
-from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import confirm_unless, examples, finish, option
 
@@ -60,8 +59,10 @@ def install(
     as_json: options.Json = False,
 ) -> None:
     """Build an extension for a GPU, verify the result, and install it so that it can be undone."""
+    from splatfix.app import install as use_case
+
     conflicts.refuse(context)
-    request = app.install.Request(
+    request = use_case.Request(
         sources=tuple(sources or ()),
         targets=options.archs_or_auto(target),
         backend=backend,
@@ -71,12 +72,12 @@ def install(
         provide_toolkit=provide_toolkit,
         force_cuda_mismatch=force_cuda_mismatch,
         ptx=ptx,
-        indexes=tuple(map(app.install.without_login, index or ())),
+        indexes=tuple(map(use_case.without_login, index or ())),
         find=not no_find,
         offline=offline,
         with_dependencies=with_dependencies,
     )
-    command = app.install.InstallRequest(
+    command = use_case.InstallRequest(
         install=request,
         python=python,
         resume=resume,
@@ -92,15 +93,15 @@ def install(
     )
     if repair is not None:
         command = replace(command, reinstall=True)
-        finish(app.install.repair(repair, command, partial(confirm_unless, yes), dry_run=dry_run), as_json)
+        finish(use_case.repair(repair, command, partial(confirm_unless, yes), dry_run=dry_run), as_json)
     if facts_file:
-        finish(app.install.explain_elsewhere(command, facts_file), as_json)
+        finish(use_case.explain_elsewhere(command, facts_file), as_json)
     # a dry run fetches nothing; its options name what would be fetched first
     if dry_run and why:
-        finish(app.install.explain(command), as_json)
+        finish(use_case.explain(command), as_json)
     if dry_run:
-        finish(app.install.plan(command), as_json)
-    finish(app.install.install(command, partial(confirm_unless, yes)), as_json)
+        finish(use_case.plan(command), as_json)
+    finish(use_case.install(command, partial(confirm_unless, yes)), as_json)
 
 
 def revert(
@@ -114,17 +115,21 @@ def revert(
     as_json: options.Json = False,
 ) -> None:
     """Put an environment back to what it was before an installation."""
+    from splatfix.app import revert as use_case
+
     conflicts.refuse(context)
     if listing:
-        finish(app.revert.show_journal(python), as_json)
-    reverted = app.revert.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json)
+        finish(use_case.show_journal(python), as_json)
+    reverted = use_case.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json)
     finish(reverted, as_json)
 
 
 @cache_app.command("list", epilog=examples("cache-list"))
 def list_wheels(as_json: options.Json = False) -> None:
     """List every wheel in the cache."""
-    finish(app.cache.list_wheels(), as_json)
+    from splatfix.app import cache as use_case
+
+    finish(use_case.list_wheels(), as_json)
 
 
 @cache_app.command("clear", epilog=examples("cache-clear"))
@@ -134,4 +139,6 @@ def clear(
     as_json: options.Json = False,
 ) -> None:
     """Remove all that is cached (wheels, toolkits, sources, kernels), or the wheels of one name."""
-    finish(app.cache.clear(name, partial(confirm_unless, yes, default=False)), as_json)
+    from splatfix.app import cache as use_case
+
+    finish(use_case.clear(name, partial(confirm_unless, yes, default=False)), as_json)

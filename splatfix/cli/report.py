@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from splatfix import app
 from splatfix.cli import options
 from splatfix.cli.options import examples, finish, folder_to_write, one_form, option
 
@@ -20,8 +19,10 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Print a certificate in any form, as certify did; exits with 0 whatever its verdict is."""
+    from splatfix.app import report as use_case
+
     one_form(as_json, form)
-    finish(app.report.show(file, verbose=verbose), as_json, form)
+    finish(use_case.show(file, verbose=verbose), as_json, form)
 
 
 @report_app.command("diff", epilog=examples("report-diff"))
@@ -32,8 +33,10 @@ def diff(
     as_json: options.Json = False,
 ) -> None:
     """Compare two certificates as certify --baseline does; exits with 1 when B does not reproduce A."""
+    from splatfix.app import report as use_case
+
     one_form(as_json, form)
-    finish(app.report.diff(a, b), as_json, form)
+    finish(use_case.diff(a, b), as_json, form)
 
 
 @report_app.command("merge", epilog=examples("report-merge"))
@@ -43,4 +46,6 @@ def merge(
     as_json: options.Json = False,
 ) -> None:
     """Write many certificates as one matrix (GPU, driver, torch, stack), with failures grouped by cause."""
-    finish(app.report.merge(paths, out), as_json)
+    from splatfix.app import report as use_case
+
+    finish(use_case.merge(paths, out), as_json)

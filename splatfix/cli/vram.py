@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Optional
 
-from splatfix import app
 from splatfix.cli import options
 from splatfix.cli.options import file_to_write, finish, option
 from splatfix.core.errors import SplatfixError
@@ -41,13 +40,15 @@ def vram(
     as_json: options.Json = False,
 ) -> None:
     """Estimate whether a training fits a GPU, how many Gaussians and minutes it takes, and which settings to change."""
+    from splatfix.app import vram as use_case
+
     size = None
     if resolution is not None:
         match = re.fullmatch(r"(\d{1,5})[xX×](\d{1,5})", resolution.strip())
         if match is None or not all(0 < int(side) <= MOST_SIDE for side in match.groups()):
             raise SplatfixError.of("cli.bad-resolution", text=resolution, most_side=MOST_SIDE)
         size = (int(match[1]), int(match[2]))
-    request = app.vram.VramRequest(
+    request = use_case.VramRequest(
         stack=stack,
         gpu=gpu,
         scene=scene,
@@ -66,4 +67,4 @@ def vram(
         html=html,
         verbose=verbose,
     )
-    finish(app.vram.foretell(request), as_json)
+    finish(use_case.foretell(request), as_json)
