@@ -139,8 +139,12 @@ def test_an_installation_says_how_it_left_the_environment(
     moment: str, environment: Environment, mark: Path, tmp_path: Path, splatfix: Splatfix
 ) -> None:
     wait = f"open({str(mark)!r}, 'w').close(); __import__('time').sleep(600)"
+    # a command of the build's own, which is not run where setup.py is only asked
+    command = (
+        f"from setuptools.command.build_py import build_py\nclass Waits(build_py):\n    def run(self): {wait}"
+    )
     waiting: dict[str, dict[str, Any]] = {
-        "build": {"before": f"import sys\nif 'bdist_wheel' in sys.argv: {wait}"},
+        "build": {"before": command, "said": "cmdclass={'build_py': Waits}, "},
         "import": {"module": wait},
     }
     source = write_extension(tmp_path / "source", **waiting[moment])
