@@ -48,8 +48,7 @@ def describe(scene: FoundScene) -> Dict[str, Any]:
     row: Dict[str, Any] = {"name": scene.name, "folder": str(scene.folder), "layout": scene.layout}
     row.update(dataset=None, divisor=None, budget=None)
     if scene.public is not None:
-        public = scene.public
-        row.update(dataset=public.dataset, divisor=public.divisor, budget=public.multiplier)
+        row.update(dataset=scene.public.dataset, divisor=scene.public.divisor, budget=scene.public.multiplier)
     return row
 
 

@@ -45,15 +45,6 @@ class GroundTruth:
         return self.color * self.alpha + background[:, None, None] * (1.0 - self.alpha)
 
 
-def _broken(path: Path, error: Exception) -> SceneError:
-    fault = "no known format" if isinstance(error, UnidentifiedImageError) else str(error)
-    return SceneError(
-        f"{path} cannot be read as an image: {fault}",
-        "the file is truncated or damaged",
-        "copy the image again",
-    )
-
-
 @contextmanager
 def _image(path: Path) -> Iterator[Image.Image]:
     """An image whose header was read; raises SceneError for what is none, in the `with` block as well."""
@@ -66,7 +57,12 @@ def _image(path: Path) -> Iterator[Image.Image]:
             with Image.open(file, formats=FORMATS) as image:
                 yield image
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise _broken(path, error) from None
+        fault = "no known format" if isinstance(error, UnidentifiedImageError) else str(error)
+        raise SceneError(
+            f"{path} cannot be read as an image: {fault}",
+            "the file is truncated or damaged",
+            "copy the image again",
+        ) from None
 
 
 def image_size(path: Path) -> Tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -40,9 +40,7 @@ def find_scene(name_or_path: str) -> Path:
     for folder in (Path(name_or_path), SAMPLES / name_or_path):
         if folder.is_dir():
             return folder
-    samples: List[str] = []
-    if SAMPLES.is_dir():
-        samples = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
+    samples = sorted(path.name for path in SAMPLES.glob("*") if path.is_dir())
     raise UsageError(
         f"no folder and no sample scene named {name_or_path!r}",
         hint=f"give a folder with a COLMAP, Blender or nerfstudio scene, or one of: {', '.join(samples)}",
@@ -284,5 +282,4 @@ def _closest_point(origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
         across = np.eye(3) - np.outer(direction, direction) / max(float(direction @ direction), 1e-12)
         system = system + across
         right = right + across @ origin
-    solved: Optional[np.ndarray] = np.linalg.solve(system, right)
-    return np.asarray(solved)
+    return np.asarray(np.linalg.solve(system, right))

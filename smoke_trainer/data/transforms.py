@@ -83,12 +83,11 @@ def _add_frame(
 ) -> None:
     """Append one frame, or a note on why it is left out."""
     stated = str(frame.get("file_path", ""))
-    file, relative = None, PurePosixPath(stated)
     # NeRF's own files leave the ending out.
-    candidates = [root / (stated + suffix) for suffix in IMAGE_SUFFIXES]
-    existing = [path for path in candidates if is_file(path)]
-    if existing:
-        file = existing[0]
+    candidates = (root / (stated + suffix) for suffix in IMAGE_SUFFIXES)
+    file = next(filter(is_file, candidates), None)
+    relative = PurePosixPath(stated)
+    if file is not None:
         relative = PurePosixPath(_below(root, file))
     values = ChainMap(frame, document)
     # A frame whose file is absent may still have a smaller prepared copy; its size must then be stated.

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from smoke_trainer.data import colmap
 from smoke_trainer.errors import SceneError
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.errors import SplatfixError
@@ -18,6 +17,7 @@ from splatfix.facts.checkout import read_source
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
 from tests.explain.test_build_output import LOGS
+from tests.smoke_trainer.test_limits import COLMAP
 
 from . import binaries
 from .checkouts import FILES
@@ -51,16 +51,15 @@ def _source(data: bytes, folder: Path) -> None:
     read_checkout(folder, _PATTERNS)
 
 
-_COLMAP: tuple[Callable[[Path], object], ...] = (
-    *(colmap.read_cameras_binary, colmap.read_images_binary, colmap.read_points_binary),
-    *(colmap.read_cameras_text, colmap.read_images_text, colmap.read_points_text),
-)
+_COLMAP = [(suffix, read) for suffix in (".bin", ".txt") for read in COLMAP.values()]
 
 
 def _colmap(data: bytes, folder: Path) -> None:
-    (folder / "model").write_bytes(data[1:])
+    suffix, read = _COLMAP[data[0] % len(_COLMAP) if data else 0]
+    path = folder / f"model{suffix}"
+    path.write_bytes(data[1:])
     try:
-        _COLMAP[data[0] % len(_COLMAP) if data else 0](folder / "model")
+        read(path)
     except SceneError as error:
         assert "model" in error.message
 

@@ -246,6 +246,7 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "no points3D": ("scene-model-damaged", in_file(f"{MODEL}/points3D.txt", Path.unlink)),
     "images cut": ("scene-model-damaged", changed("images", lambda words, _: words.__delitem__(slice(6, None)), FIRST)),
     "points are words": ("scene-model-damaged", changed("points3D", setting(1, "x"), range(3))),
+    "colours are words": ("scene-model-damaged", changed("points3D", setting(4, "x"), range(3))),
     "model in sparse": ("scene-model-elsewhere", model_in_sparse),
     "a larger second model": ("scene-several-models", second_model),
     "two forms": ("scene-two-forms", both_forms),

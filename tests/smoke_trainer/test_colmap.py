@@ -40,16 +40,7 @@ def test_a_model_directly_in_sparse_is_found(scene_folder):
     assert len(read_colmap(folder).images) == 10
 
 
-@pytest.mark.parametrize(
-    ("model", "numbers"),
-    [
-        ("PINHOLE", [50, -51, 30, 20]),
-        ("PINHOLE", [0, 51, 30, 20]),
-        ("SIMPLE_PINHOLE", [0.01, 30, 20]),
-        ("SIMPLE_PINHOLE", [50, float("nan"), 20]),
-        ("RADIAL", [50, 30, 20]),
-    ],
-)
+@pytest.mark.parametrize(("model", "numbers"), data(__file__)["numbers_that_make_no_camera_are_refused"])
 def test_numbers_that_make_no_camera_are_refused(model, numbers):
     with pytest.raises(SceneError, match="impossible camera"):
         lens_from_parameters(model, 64, 48, numbers, Path("cameras.txt"))

@@ -10,26 +10,24 @@ from PIL import Image
 
 from smoke_trainer import ply
 from smoke_trainer.data import colmap, files, images
+from smoke_trainer.data.colmap_files import read_cameras, read_images
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.transforms import read_nerfstudio
 from smoke_trainer.errors import SceneError
 from tests.hostile.bad_files import bad_files
 from tests.smoke_trainer.tiny import SCENES
 
-
-def read_nerfstudio_at(path: Path) -> object:
-    return read_nerfstudio(path.parent)
-
-
+COLMAP = {
+    "cameras": lambda path: [
+        colmap.lens_from_parameters(*row[1:5], path) for row in read_cameras(path, 100_000)
+    ],
+    "images": lambda path: list(read_images(path, 100_000, keypoints=1000)),
+    "points3D": colmap.read_points,
+}
 READERS = {
-    "cameras.bin": colmap.read_cameras_binary,
-    "images.bin": colmap.read_images_binary,
-    "points3D.bin": colmap.read_points_binary,
-    "cameras.txt": colmap.read_cameras_text,
-    "images.txt": colmap.read_images_text,
-    "points3D.txt": colmap.read_points_text,
+    **{f"{name}{suffix}": read for suffix in (".bin", ".txt") for name, read in COLMAP.items()},
     "points.ply": ply.read_points,
-    "transforms.json": read_nerfstudio_at,
+    "transforms.json": lambda path: read_nerfstudio(path.parent),
 }
 BAD = dict(bad_files())
 
@@ -97,7 +95,7 @@ def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(files, "MAX_LINE", 100)
     (tmp_path / "images.txt").write_text("x" * 101)
     with pytest.raises(SceneError, match="in one line"):
-        colmap.read_images_text(tmp_path / "images.txt")
+        READERS["images.txt"](tmp_path / "images.txt")
 
 
 @pytest.mark.parametrize(("mode", "side"), [("1", 12_000), ("P", 9_000), ("I;16", 4_500)])

@@ -8,6 +8,7 @@ import stat
 import struct
 from pathlib import Path
 
+from smoke_trainer.data.colmap_files import LFS_POINTER
 from splatfix.core.reading import read_start
 from splatfix.facts.scene.model import Photo
 
@@ -16,8 +17,6 @@ ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"}
 """Of files that loaders open."""
 CAMERA_ENDINGS = {".heic", ".heif", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".avif"}
 """Of photos that Pillow and OpenCV do not open by themselves."""
-LFS_POINTER = b"version https://git-lfs"
-"""How a file begins that stands for one in Git LFS (git-lfs, docs/spec.md)."""
 _HEAD = 1 << 12
 _TAIL = 1 << 6
 _LONG_TAIL = 1 << 18

@@ -1,0 +1,191 @@
+"""Reads the files of COLMAP models, binary and text, row by row, for the trainer and for `splatfix scenes check`.
+
+Formats: COLMAP's documentation "Output Format". COLMAP 4.x adds rigs and frames files beside the three that are read
+here; images.bin keeps its form, so both generations are read alike. No NumPy: splatfix reads where there is none.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import zip_longest
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Callable, Iterator, Tuple, TypeVar
+
+from smoke_trainer.data.files import content_of, lines_of, too_large
+from smoke_trainer.errors import SceneError
+
+# Number in cameras.bin: (name, number of parameters). From COLMAP's src/colmap/sensor/models.h.
+MODELS = {
+    0: ("SIMPLE_PINHOLE", 3),
+    1: ("PINHOLE", 4),
+    2: ("SIMPLE_RADIAL", 4),
+    3: ("RADIAL", 5),
+    4: ("OPENCV", 8),
+    5: ("OPENCV_FISHEYE", 8),
+    6: ("FULL_OPENCV", 12),
+    7: ("FOV", 5),
+    8: ("SIMPLE_RADIAL_FISHEYE", 4),
+    9: ("RADIAL_FISHEYE", 5),
+    10: ("THIN_PRISM_FISHEYE", 12),
+}
+LFS_POINTER = b"version https://git-lfs"  # how the stand-in of a file in Git LFS begins (its docs/spec.md)
+ANY = 1 << 62  # rows
+_SAMPLED = 200  # keypoints of one image
+_CAMERA, _IMAGE = struct.Struct("<IiQQ"), struct.Struct("<I7dI")
+_POINT, _KEYPOINT, _COUNT = struct.Struct("<Q3d3Bd"), struct.Struct("<2dq"), struct.Struct("<Q")
+_AGAIN = "copy or export the COLMAP model again"
+
+Row = TypeVar("Row")
+CameraRow = Tuple[int, str, int, int, Tuple[float, ...], str]
+"""Number, model, width, height, parameters (in text as many as stand there), the line of a text file."""
+Keypoint = Tuple[float, float, int]  # column and row in pixels, number of its point
+ImageRow = Tuple[str, int, Tuple[float, ...], Tuple[Keypoint, ...]]
+"""Name, number of the camera, pose (world to camera: a quaternion w, x, y, z, then a translation), keypoints."""
+PointRow = Tuple[int, float, float, float, int, int, int]  # number or -1, position, colour
+
+
+class Damage(SceneError):
+    """A file that is no part of a model, or not a whole one: "empty", "pointer", "short", "name" or "line", and where."""
+
+    def __init__(self, kind: str, message: str, note: str, hint: str = "", **where: object) -> None:
+        super().__init__(message, note, hint)
+        self.kind, self.where = kind, where
+
+
+def read_cameras(path: Path, most: int = ANY) -> Iterator[CameraRow]:
+    """Read cameras; one of an unknown model is a binary file's last, for nothing says where the next one begins.
+
+    Raises:
+        OSError: it cannot be opened.
+        SceneError: it is no regular file, has a line without end, or more than `most` rows; its kind Damage: anything else.
+    """
+    if path.suffix == ".txt":
+        yield from _parsed(path, most, "cameras", _camera)
+        return
+    content = _Content(path)
+    for _ in range(content.count(_CAMERA.size, most, "cameras")):
+        number, kind, width, height = content.take(_CAMERA)
+        name, parameters = MODELS.get(kind, (f"number {kind}", 0))
+        yield number, name, width, height, content.take(struct.Struct(f"<{parameters}d")), ""
+        if kind not in MODELS:
+            break
+
+
+def read_images(path: Path, most: int = ANY, keypoints: int = 0) -> Iterator[ImageRow]:
+    """Read images, each with some keypoints that have a point, until `keypoints` of all; raises as :func:`read_cameras`."""
+    if path.suffix == ".txt":
+
+        def image(line: str, seen: str) -> ImageRow:
+            columns = line.split(maxsplit=9)
+            words = seen.split(maxsplit=3 * _SAMPLED)[: 3 * _SAMPLED] if keypoints > 0 else []
+            # those without a point have -1
+            triples = (triple for triple in zip(words[0::3], words[1::3], words[2::3]) if triple[2] != "-1")
+            found = tuple((float(x), float(y), int(point)) for x, y, point in triples)
+            return columns[9], int(columns[8]), tuple(map(float, columns[1:8])), found
+
+        for row in _parsed(path, most, "images", image, lines=2):
+            keypoints -= len(row[3])
+            yield row
+        return
+    content = _Content(path)
+    for _ in range(content.count(_IMAGE.size + 9, most, "images")):
+        _, *pose, camera = content.take(_IMAGE)
+        name, seen = content.name(), content.keypoints(keypoints)
+        keypoints -= len(seen)
+        yield name, camera, tuple(pose), seen
+
+
+def read_points(path: Path, most: int = ANY) -> Iterator[PointRow]:
+    """Read points without their tracks; raises as :func:`read_cameras`."""
+    if path.suffix == ".txt":
+        yield from _parsed(path, most, "points", _point)
+        return
+    content = _Content(path)
+    for _ in range(content.count(_POINT.size + 8, most, "points")):
+        number, x, y, z, red, green, blue, _ = content.take(_POINT)
+        content.skip(8 * content.count(8))
+        yield number, x, y, z, red, green, blue
+
+
+def count_points(path: Path) -> int:
+    """Return how many points there are, of which none is read; raises as :func:`read_cameras`."""
+    if path.suffix == ".txt":
+        return sum(line[:1] not in ("", "#") for line in lines_of(path))
+    return _Content(path).count(_POINT.size + 8)
+
+
+def _parsed(path: Path, most: int, noun: str, parse: Callable[..., Row], lines: int = 1) -> Iterator[Row]:
+    """Parse rows of so many lines without comments, those that do not begin with an empty line."""
+    kept = (line for line in lines_of(path) if not line.startswith("#"))
+    for number, row in enumerate(filter(itemgetter(0), zip_longest(*[kept] * lines, fillvalue=""))):
+        if number == most:
+            raise too_large(path, f"{most} {noun}")
+        try:
+            yield parse(*row)
+        except (ValueError, IndexError):
+            # not what it says: a stranger's scene may have a link to a file of this machine there, and certificates are passed on
+            message = f"{path} has a line that cannot be read"
+            note = "the file is damaged or not written by COLMAP"
+            raise Damage("line", message, note, _AGAIN, line=row[0][:60]) from None
+
+
+def _camera(line: str) -> CameraRow:
+    number, model, width, height, *parameters = line.split()
+    return int(number), model, int(width), int(height), tuple(map(float, parameters)), line
+
+
+def _point(line: str) -> PointRow:
+    columns = line.split(maxsplit=7)
+    x, y, z = map(float, columns[1:4])
+    red, green, blue = [min(max(int(column), 0), 255) for column in columns[4:7]]
+    number = int(columns[0]) if columns[0].isdecimal() else -1
+    return number, x, y, z, red, green, blue
+
+
+class _Content:
+    """A binary file, from its beginning to its end; Damage where it is too short for what is asked of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.data, self.at = path, content_of(path), 0
+
+    def skip(self, size: int) -> int:
+        """Pass over so many bytes; returns where they begin."""
+        start, end = self.at, len(self.data)
+        if start + size > end:
+            kind = "short" if end else "empty"
+            if self.data[: len(LFS_POINTER)] == LFS_POINTER:
+                kind = "pointer"
+            message = f"{self.path} ends too early: byte {start} needs {size} more bytes, the file has {end}"
+            note = "the file is truncated, or is not a COLMAP model"
+            raise Damage(kind, message, note, _AGAIN, length=end)
+        self.at += size
+        return start
+
+    def take(self, form: struct.Struct) -> Tuple[Any, ...]:
+        return form.unpack_from(self.data, self.skip(form.size))
+
+    def count(self, size: int, most: int = ANY, noun: str = "") -> int:
+        """Return a number of records of at least so many bytes each."""
+        (number,) = self.take(_COUNT)
+        self.at = self.skip(number * size)
+        if number > most:
+            raise too_large(self.path, f"{most} {noun}")
+        return int(number)
+
+    def name(self) -> str:
+        """Return a name that ends with a zero."""
+        end = self.data.find(b"\0", self.at, self.at + 4097)
+        if end < 0:
+            message = f"{self.path}: unterminated image name at byte {self.at}"
+            raise Damage("name", message, "the file is damaged", at=self.at)
+        start = self.skip(end + 1 - self.at)
+        return self.data[start:end].decode("utf-8", "replace")
+
+    def keypoints(self, most: int) -> Tuple[Keypoint, ...]:
+        """Return some of an image's keypoints that have a point; all are passed over."""
+        count = self.count(_KEYPOINT.size)
+        first = self.skip(count * _KEYPOINT.size)
+        sampled = range(0, count, max(1, count // min(_SAMPLED, most))) if most > 0 else ()
+        rows = (_KEYPOINT.unpack_from(self.data, first + _KEYPOINT.size * row) for row in sampled)
+        return tuple((column, row, point) for column, row, point in rows if point >= 0)
