@@ -113,7 +113,12 @@ def _wheel(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     place = Path("/nowhere/env")
     target: Any = SimpleNamespace(
-        purelib=place / "p", platlib=place / "l", scripts=place / "s", data=place, headers=place / "h"
+        version="3.11",
+        purelib=place / "p",
+        platlib=place / "l",
+        scripts=place / "s",
+        data=place,
+        headers=place / "h",
     )
     try:
         wheel = open_wheel(path)
