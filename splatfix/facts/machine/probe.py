@@ -33,20 +33,18 @@ _DECIDING = re.compile("|".join(TABLES["deciding_variables"]))
 _NO_NAMES = ("System Product Name", "To Be Filled By O.E.M.", "Default string")
 
 
-def probe(
-    system: System, environment: str = "", packaged: Callable[[], Sequence[str]] = tuple
-) -> MachineFacts:
+def probe(system: System, environment: str = "", brought: Sequence[str] = ()) -> MachineFacts:
     """Return everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
 
     Args:
         environment: the target environment's folder, whose compilers are looked at too.
-        packaged: gives the folders of that environment's NVIDIA packages; it may wait until its Python has answered.
+        brought: the folders of that environment's NVIDIA packages (:func:`toolkits.packaged`).
     """
     answers = parallel(
         gpu.for_all_gpus(system, LIMIT),
         {
             "gpus": lambda: gpu.probe(system),
-            "toolkits": lambda: toolkits.probe(system, packaged()),
+            "toolkits": lambda: toolkits.probe(system, brought),
             "compilers": lambda: compilers.probe(system, environment),
             "tools": lambda: compilers.tools(system),
             "resources": lambda: resources.probe(system),
