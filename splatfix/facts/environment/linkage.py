@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from splatfix.binaries import Binary, BinaryError, SymbolNeeds
+from splatfix.facts.environment.packages import is_native
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.system.live import System
 from splatfix.facts.tables import TABLES
@@ -19,7 +20,6 @@ _MOST_LIBRARIES = 40
 _LOADED_ONCE = re.compile(
     r"(libcudart|libc10(?:_cuda)?|libtorch(?:_cpu|_cuda|_python)?)(-[0-9a-f]{8})?\.so\.?([\d.]*)"
 )
-_LIBRARY = re.compile(r"\.(so|dll|pyd)(\.[\d.]+)?$")
 _FAMILY = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)$")
 # Itanium mangling: names that begin in torch's namespaces (also their vtables and type infos), and torch's Python glue.
 _TORCH_NAME = re.compile(
@@ -42,9 +42,8 @@ def of_torch(name: str) -> bool:
 
 
 def torch_libraries(torch: Torch) -> list[Path]:
-    """Those of its libraries that export what extensions call; a torch for the CPU lacks two of them."""
-    folder = Path(torch.folder) / "lib"
-    names = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
+    """Return those of its libraries that export what extensions call."""
+    folder, names = Path(torch.folder) / "lib", TABLES["torch_libraries"]
     paths = [folder / form.format(name) for name in names for form in ("lib{}.so", "{}.dll")]
     return [path for path in paths if path.is_file()]
 
@@ -161,7 +160,7 @@ def _package_files(loader: Loader, path: str) -> dict[str, str]:
     files: dict[str, str] = {}
     for searched in dict.fromkeys((folder, f"{folder}/lib", f"{package}/lib", f"{package}.libs")):
         for name in loader.system.listdir(searched):
-            if _LIBRARY.search(name) and f"{searched}/{name}" != path:
+            if is_native(name) and f"{searched}/{name}" != path:
                 files[name] = f"{searched}/{name}"
     return files
 
