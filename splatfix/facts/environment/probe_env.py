@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import sys
 import sysconfig
 
@@ -24,15 +25,13 @@ def describe() -> "dict[str, object]":
     return {
         "executable": sys.executable,
         "version": sys.version.split()[0],
-        "implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(
-            sys.implementation.name, sys.implementation.name
-        ),
+        "implementation": platform.python_implementation(),
         "ext_suffix": sysconfig.get_config_var("EXT_SUFFIX") or "",
         "platform": sysconfig.get_platform(),
         "prefix": sys.prefix,
-        "base_prefix": getattr(sys, "base_prefix", sys.prefix),
+        "base_prefix": sys.base_prefix,
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
-        "externally_managed": sys.prefix == getattr(sys, "base_prefix", sys.prefix)
+        "externally_managed": sys.prefix == sys.base_prefix
         and os.path.exists(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
         "site_packages": [p for p in sites if os.path.isdir(p)],
         "path": paths,

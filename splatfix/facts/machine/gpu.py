@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from splatfix.core.codec import fitting, json_object
 from splatfix.core.runner import Completed
 from splatfix.facts.machine import adapters, mac
+from splatfix.facts.machine.libraries import system_folders
 from splatfix.facts.machine.nvml import PROC_GPUS, for_all
 from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.tables import TABLES
 from splatfix.model import CudaDevice, Driver, Fact, Gpu, absent, unknown
 
-_LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _PROC_VERSION, _SYS_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
 _VERSION = r"[0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
 _CUDA_TIMEOUT = 20.0
@@ -160,8 +160,7 @@ def _of_a_mac(system: System) -> GpuFacts:
 
 def _version_of_library(system: System) -> str | None:
     """The version in the real file name of the installed user-mode driver: ``libcuda.so.575.57.08``."""
-    names = ("libcuda.so.1", "libnvidia-ml.so.1")
-    paths = [f"{folder}/{name}" for folder in _LIBRARY_FOLDERS for name in names]
+    paths = [f"{folder}/libcuda.so.1" for folder in system_folders(system)]
     # a link to the file of the version, as NVIDIA's installer and all distributions make it
     real_paths = (system.realpath(path) for path in paths if system.exists(path))
     return next(filter(None, (captured(rf"\.so\.({_VERSION})$", path) for path in real_paths)), None)

@@ -42,9 +42,7 @@ class Loader(Struct, frozen=True, dict=True):
         if self.conda:  # its interpreter carries RPATH $ORIGIN/../lib, which holds for all it loads
             folders.append(f"{self.prefix}/lib")
         folders += self._configured()
-        triplet = f"{self.system.machine}-linux-gnu"
-        folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
-        return tuple(dict.fromkeys(folders))
+        return tuple(dict.fromkeys((*folders, *system_folders(self.system))))
 
     @cached_property
     def torch_folders(self) -> tuple[str, ...]:
@@ -95,6 +93,12 @@ class Loader(Struct, frozen=True, dict=True):
         return [line.partition("#")[0].rstrip() for line in lines if line.startswith("/")]
 
 
+def system_folders(system: System) -> tuple[str, ...]:
+    """Return the folders of libraries that loader and linker search when nothing names another, in their order."""
+    triplet = f"{system.machine}-linux-gnu"
+    return (f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+
+
 def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
     """Every ``libcuda.so.1`` the loader would meet, the one it takes first, with links followed."""
     if system.name != "linux":
@@ -111,10 +115,8 @@ def linkable_libcuda(system: System) -> Fact[tuple[str, ...]]:
     """Every ``libcuda.so`` that ``-lcuda`` can find without further flags: in LIBRARY_PATH and the system's folders."""
     if system.name != "linux":
         return unknown(f"{system.name} has no libcuda.so")
-    triplet = f"{system.machine}-linux-gnu"
     folders = _split_path(system.env.get("LIBRARY_PATH", ""))
-    folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
-    paths = [f"{folder}/libcuda.so" for folder in (*folders, "/usr/local/lib")]
+    paths = [f"{folder}/libcuda.so" for folder in (*folders, *system_folders(system), "/usr/local/lib")]
     return Fact(tuple(filter(system.exists, paths)), "LIBRARY_PATH and the linker's own folders")
 
 

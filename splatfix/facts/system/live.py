@@ -16,7 +16,7 @@ from typing import Any
 
 from splatfix.binaries import held_texts, missing_exports, provided_versions, read_binary, read_needs
 from splatfix.core.isolation import without_relative_path
-from splatfix.core.reading import Unread, read_bytes, read_start, read_text
+from splatfix.core.reading import Unread, read_start, read_text
 from splatfix.core.runner import Completed, Runner
 from splatfix.facts.machine import nvml
 
@@ -101,16 +101,14 @@ class System:
     def fingerprint(self, path: str, hashed: bool) -> str | None:
         """Return ``sha256=BASE64,SIZE`` as a RECORD has it (PEP 376), without ``hashed`` only ``,SIZE``, which takes no reading;
         "" for what is not there, None where it is not known."""
-        if not hashed:
-            try:
+        try:
+            if not hashed:
                 return f",{Path(path).stat().st_size}"
-            except (FileNotFoundError, NotADirectoryError):
-                return ""
-            except (OSError, ValueError):
-                return None
-        content = read_bytes(path)
-        if not isinstance(content, bytes):
-            return "" if content is None else None
+            content = Path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except (OSError, ValueError):
+            return None
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
         return f"sha256={digest.rstrip('=')},{len(content)}"
 

@@ -111,9 +111,7 @@ class RecordingSystem(CachingSystem):
 
 def _document(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Exception):
-        # which of the two it was decides how a probe goes on
-        kind = "OSError" if isinstance(answer, OSError) else "BinaryError"
-        return {"error": str(answer), "kind": kind}
+        return {"error": str(answer)}
     return to_json(packed(answer)) if isinstance(answer, Binary) else {"answer": to_json(answer)}
 
 
