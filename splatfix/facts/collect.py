@@ -1,7 +1,6 @@
 """Gathers all facts, or loads those that were saved or recorded."""
 
 import datetime
-import posixpath
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -47,12 +46,11 @@ def gather(
     # a recording refuses a folder in use before anything is asked
     live = CachingSystem(asked_of) if record is None else RecordingSystem(asked_of, record)
     interpreter = live.python if python is None else python
-    folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
     described = environment.describe(live, interpreter) if interpreter else ""
     sites = () if isinstance(described, str) else described.site_packages
     brought = toolkits.packaged(live, sites)
     # the machine's slow questions are under way while the environment is read
-    machine_job = Job(lambda: machine.probe(live, folder, brought))
+    machine_job = Job(lambda: machine.probe(live, toolkits.above_bin(interpreter), brought))
     found = environment.probe(live, interpreter) if interpreter else _no_environment(chosen)
     modules = [item.module for item in found.extensions.value or () if try_imports and item.importable]
     if found.torch_installed.value and (try_imports or not environment.torch_as_installed(live, found)):

@@ -31,9 +31,8 @@ def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
         environment: the target environment's folder; a conda environment may hold compilers of its own.
     """
     found_via: dict[str, dict[str, None]] = {}
-    for candidates in (_named(system), _on_path(system, environment), _of_visual_studio(system)):
-        for path, via in candidates:
-            found_via.setdefault(path, {})[via] = None
+    for path, via in (*_named(system), *_on_path(system, environment), *_of_visual_studio(system)):
+        found_via.setdefault(path, {})[via] = None
     described = each(lambda item: _describe(system, item[0], tuple(item[1])), found_via.items())
     others = "Visual Studio's own list" if system.name == "windows" else "conda"
     return Fact(tuple(filter(None, described)), f"PATH, {', '.join(_VARIABLES)}, {others}")

@@ -14,7 +14,6 @@ MOUNTS = "/proc/self/mountinfo"
 _SHM = "/dev/shm"  # nosec B108
 _TEMPORARY = ("/tmp", "/var/tmp")  # nosec B108
 _TIMEOUT = 5.0
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 class _Mount(NamedTuple):
@@ -38,11 +37,8 @@ def probe(system: System) -> Fact[Confinement]:
     status = system.read("/proc/self/status") or ""
     uid = whole_number(captured(r"^Uid:\s+(\d+)", status, re.MULTILINE))
     size = None
-    for option in shm.more if shm else ():
-        # bytes of a tmpfs that is limited; it may be in another way
-        if match := re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option):
-            size = int(match[1]) * _UNITS[match[2]]
-            break
+    if shm:  # the kernel writes the size of a tmpfs in KiB, and none where it has no limit
+        size = whole_number(captured(r"(?m)^size=(\d+)k$", "\n".join(shm.more)))
     closed: list[str] = []
     if uid and any(name.startswith("nvidia") for name in system.listdir("/dev")):
         # find asks the kernel, which also knows of groups and access lists
@@ -50,7 +46,7 @@ def probe(system: System) -> Fact[Confinement]:
         done = system.run([*files, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
         closed = sorted(line for line in done.stdout.splitlines() if line.startswith("/dev/nvidia"))
     confinement = Confinement(
-        shm=size,
+        shm=size and size * 1024,
         processes=min((limit for limit, _ in limits(system, "pids")), default=None),
         memory=min((limit for limit, _ in limits(system, "memory")), default=None),
         read_only=None if root is None else "ro" in root.options,

@@ -106,7 +106,7 @@ def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
     on_path = which_all(system, "nvcc")
     if on_path:
         rule = f"the folder above the one of the first nvcc on PATH ({on_path[0]})"
-        return _choice(system, _above_bin(on_path[0]), rule, on_path[0])
+        return _choice(system, above_bin(on_path[0]), rule, on_path[0])
     if system.name == "windows":
         versions = [name for name in system.listdir(_WINDOWS) if re.fullmatch(r"v\d+\.\d+", name)]
         if versions:
@@ -122,8 +122,7 @@ def _choice(system: System, root: str, rule: str, nvcc: str | None = None) -> To
     own_root = ask_root(system, nvcc) if nvcc else None
     if own_root is not None and system.realpath(own_root) == system.realpath(root):
         own_root = None
-    headers = ("cuda_runtime.h", "cuda_runtime_api.h")
-    has_headers = any(system.exists(f"{root}/include/{header}") for header in headers)
+    has_headers = system.exists(f"{root}/include/cuda_runtime.h")
     return ToolkitChoice(root, rule, nvcc, own_root, has_headers, system.realpath(root))
 
 
@@ -146,7 +145,7 @@ def _candidates(system: System) -> Iterator[_Candidate]:
         if system.env.get(variable):
             yield _Candidate(system.env[variable], variable)
     for nvcc in which_all(system, "nvcc"):
-        above, root = _above_bin(nvcc), ask_root(system, nvcc)
+        above, root = above_bin(nvcc), ask_root(system, nvcc)
         if root and system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
             yield _Candidate(root, f"PATH, through the wrapper script {nvcc}", nvcc, is_wrapper=True)
         elif root and system.realpath(above) != root:
@@ -164,8 +163,8 @@ def _candidates(system: System) -> Iterator[_Candidate]:
         yield from (_Candidate(folder, "CONDA_PREFIX") for folder in folders)
 
 
-def _above_bin(nvcc: str) -> str:
-    """``/opt/cuda`` of ``/opt/cuda/bin/nvcc``."""
+def above_bin(nvcc: str) -> str:
+    """Return the folder that a program's own is in: ``/opt/cuda`` of ``/opt/cuda/bin/nvcc``."""
     return posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
 
 
@@ -225,7 +224,11 @@ def _describe(
     if include:
         limits = system.read(f"{include}/crt/host_config.h") or ""
         cub = cub_version(system, include) or cub_version(system, f"{include}/cccl")
+    paths = _cudart_paths(system)
+    cudart = [path for path in paths if system.exists(f"{root}/{path}")]
     missing = _missing(system, root, include, nvcc)
+    if not cudart:
+        missing.append(paths[0])
     major = (version or "").partition(".")[0]
     lending: list[str] = []
     for folder in includes:
@@ -237,7 +240,6 @@ def _describe(
     for header in (part.removeprefix("include/") for part in missing if part.startswith("include/")):
         if folder := next((folder for folder in lending if system.exists(f"{folder}/{header}")), ""):
             elsewhere[header] = folder
-    cudart = [path for path in _cudart_paths(system) if system.exists(f"{root}/{path}")]
     return Toolkit(
         root=root,
         version=version,
@@ -249,7 +251,7 @@ def _describe(
         gcc_max=_highest_accepted(limits, r"__GNUC__ > ([0-9]{1,4})\b"),
         clang_max=_highest_accepted(limits, r"__clang_major__ >= ([0-9]{1,4})\b", less=1),
         msvc_max=_highest_accepted(limits, r"_MSC_VER >= ([0-9]{1,5})\b", less=1),
-        missing=missing,
+        missing=tuple(missing),
         cudart_in=tuple(path.rpartition("/")[0] for path in cudart),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
         cub=cub,
@@ -266,7 +268,7 @@ def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
     return bound - less
 
 
-def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
+def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> list[str]:
     missing = []
     if nvcc is None:
         missing.append("bin/nvcc")  # naming its parts would say nothing more
@@ -289,10 +291,7 @@ def _missing(system: System, root: str, include: str | None, nvcc: str | None) -
     for header in NEEDED_HEADERS:
         if not any(system.exists(f"{folder}/{header}") for folder in includes):
             missing.append(f"include/{header}")
-    cudart = _cudart_paths(system)
-    if not any(system.exists(f"{root}/{path}") for path in cudart):
-        missing.append(cudart[0])
-    return tuple(missing)
+    return missing
 
 
 def _cudart_paths(system: System) -> tuple[str, ...]:
