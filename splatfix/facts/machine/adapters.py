@@ -56,15 +56,8 @@ def cards(system: System) -> tuple[Gpu, ...]:
 
 
 def same_bus(first: str | None, second: str | None) -> bool:
-    """NVML's ``00000000:01:00.0`` and the kernel's ``0000:01:00.0`` name one slot."""
-    return bool(first and second) and _slot(first) == _slot(second)
-
-
-def _slot(bus: str | None) -> tuple[int, ...]:
-    try:
-        return tuple(int(number, 16) for number in re.split(r"[:.]", bus or ""))
-    except ValueError:
-        return ()
+    """Tell whether two names are of one slot, as NVML's ``00000000:01:00.0`` and the kernel's ``0000:01:00.0``."""
+    return bool(first and second and first.lower().lstrip("0") == second.lower().lstrip("0"))
 
 
 def _hex(system: System, path: str) -> str:

@@ -15,18 +15,17 @@ _CDI = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 # What torch's Windows wheels load from the Visual C++ redistributable of 2015 to 2022.
 _MSVC_RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
 _GRAPHICS = ("EGL/egl.h", "GL/gl.h", "GLES3/gl3.h")
-_ORIGIN = re.compile(r"[$]ORIGIN|[$][{]ORIGIN[}]")
 
 
 class Loader(Struct, frozen=True, dict=True):
     """Where the target interpreter's loader looks for libraries, once it has imported torch."""
 
     system: System
-    executable: str
-    prefix: str
+    executable: str = ""
+    prefix: str = ""
     """The prefix whose interpreter runs: the base one of a venv."""
-    sites: tuple[str, ...]
-    torch_folder: str | None
+    sites: tuple[str, ...] = ()
+    torch_folder: str | None = None
     conda: bool = False
     _known: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
@@ -64,7 +63,7 @@ class Loader(Struct, frozen=True, dict=True):
     def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
         """The file that a needed library name leads to; None when there is none."""
         for folder in rpath:
-            path = f"{_ORIGIN.sub(lambda _: origin, folder)}/{name}"
+            path = f"{folder.replace('${ORIGIN}', origin).replace('$ORIGIN', origin)}/{name}"
             if self.system.exists(path):
                 return path
         # only on Windows the folder of who needs it counts by itself
@@ -74,15 +73,15 @@ class Loader(Struct, frozen=True, dict=True):
         return self._known[key]
 
     def _search(self, name: str, origin: str) -> str | None:
-        if self.system.name != "windows" or "/" in name:
-            paths = [name] if "/" in name else [f"{folder}/{name}" for folder in self.folders]
-            return next(filter(self.system.exists, paths), None)
-        for folder in (origin, *self.folders):
-            for entry in self.system.listdir(folder):
-                if entry.lower() == name.lower():
-                    return f"{folder}/{entry}"
-        # forwarders that no folder holds; the system resolves them itself
-        return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
+        paths = [f"{folder}/{name}" for folder in self.folders]
+        if "/" in name:
+            paths = [name]
+        elif self.system.name == "windows":
+            # forwarders that no folder holds are resolved by the system itself
+            if name.lower().startswith(("api-ms-", "ext-ms-")):
+                return name
+            paths.insert(0, f"{origin}/{name}")
+        return next(filter(self.system.exists, paths), None)
 
     def _configured(self) -> list[str]:
         """Folders of ld.so.conf, and of the files that it includes on every distribution; ldconfig makes the loader's cache
@@ -103,7 +102,7 @@ def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
     """Every ``libcuda.so.1`` the loader would meet, the one it takes first, with links followed."""
     if system.name != "linux":
         return unknown(f"{system.name} has no libcuda.so.1")
-    folders = Loader(system, "", "", (), None).folders
+    folders = Loader(system).folders
     if not any(system.exists(f"{folder}/libc.so.6") for folder in folders):
         return unknown("the loader's folders could not be looked at")
     paths = [f"{folder}/libcuda.so.1" for folder in folders]

@@ -24,8 +24,6 @@ from splatfix.facts.machine import nvml
 _PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
 _OF_THE_KERNEL = ("/proc/", "/sys/")
-# Python takes numbers of any length, and a forged file's would make it count for minutes; no file of a machine has longer ones.
-_MOST_DIGITS = 19
 SYMBOL_QUESTIONS = ("symbol_needs", "missing_exports", "provided_versions", "contains")
 _QUESTIONS = (
     *("read", "exists", "listdir", "realpath", "run", "modified", "fingerprint", "starts_with_script"),
@@ -147,9 +145,9 @@ def captured(pattern: str | re.Pattern[str], text: str, flags: int = 0) -> str:
 
 
 def whole_number(text: str | None) -> int | None:
-    """The number that a text is, blanks around it aside; None for any other text."""
-    digits = (text or "").strip()
-    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+    """Return the number that a text is, blanks around it aside; None for any other text, and for more than 19 digits."""
+    digits = captured(r"\A\s*([0-9]{1,19})\s*\Z", text or "")
+    if not digits:
         return None
     return int(digits)
 
