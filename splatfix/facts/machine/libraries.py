@@ -10,7 +10,6 @@ from splatfix.facts.system.live import System, captured, which_all, whole_number
 from splatfix.facts.tables import TABLES
 from splatfix.model import Colmap, Fact, HeaderCopy, absent, unknown
 
-_TIMEOUT = 8.0
 _CDI = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 # What torch's Windows wheels load from the Visual C++ redistributable of 2015 to 2022.
 _MSVC_RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
@@ -100,8 +99,6 @@ def system_folders(system: System) -> tuple[str, ...]:
 
 def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
     """Every ``libcuda.so.1`` the loader would meet, the one it takes first, with links followed."""
-    if system.name != "linux":
-        return unknown(f"{system.name} has no libcuda.so.1")
     folders = Loader(system).folders
     if not any(system.exists(f"{folder}/libc.so.6") for folder in folders):
         return unknown("the loader's folders could not be looked at")
@@ -112,8 +109,6 @@ def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
 
 def linkable_libcuda(system: System) -> Fact[tuple[str, ...]]:
     """Every ``libcuda.so`` that ``-lcuda`` can find without further flags: in LIBRARY_PATH and the system's folders."""
-    if system.name != "linux":
-        return unknown(f"{system.name} has no libcuda.so")
     folders = _split_path(system.env.get("LIBRARY_PATH", ""))
     paths = [f"{folder}/libcuda.so" for folder in (*folders, *system_folders(system), "/usr/local/lib")]
     return Fact(tuple(filter(system.exists, paths)), "LIBRARY_PATH and the linker's own folders")
@@ -121,8 +116,6 @@ def linkable_libcuda(system: System) -> Fact[tuple[str, ...]]:
 
 def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
     """Headers of OpenGL and EGL that nvdiffrast's GL rasterizer includes and that are not here."""
-    if system.name != "linux":
-        return unknown("looked at on Linux only")
     if not system.exists("/usr/include/stdlib.h"):
         return unknown("no C headers in /usr/include to judge by")
     folders = ["/usr/include", "/usr/local/include"]
@@ -134,8 +127,6 @@ def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
 
 def header_copies(system: System) -> Fact[tuple[HeaderCopy, ...]]:
     """CUB and Thrust in folders that compilers search before or beside the toolkit's own."""
-    if system.name != "linux":
-        return unknown("looked at on Linux only")
     searched = []  # by compilers, in their order, and why
     for variable in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
         searched += [(folder, variable) for folder in _split_path(system.env.get(variable, ""))]
@@ -158,7 +149,7 @@ def cub_version(system: System, folder: str) -> str:
 
 def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
     """What of NVIDIA's container toolkit is here, where docker is; unknown without docker."""
-    if system.name != "linux" or not which_all(system, "docker"):
+    if not which_all(system, "docker"):
         return unknown("there is no docker on PATH")
     parts = [path for name in TABLES["container_toolkit"] for path in which_all(system, name)[:1]]
     return Fact((*parts, *filter(system.exists, _CDI)), "PATH and /etc/cdi")
@@ -166,8 +157,6 @@ def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
 
 def missing_msvc_runtime(system: System) -> Fact[tuple[str, ...]]:
     """DLLs of the Visual C++ redistributable that are not in System32."""
-    if system.name != "windows":
-        return unknown("not Windows")
     folder = f"{system.env.get('SYSTEMROOT') or 'C:/Windows'}/System32".replace("\\", "/")
     if not system.exists(f"{folder}/kernel32.dll"):
         return unknown("System32 could not be looked at")
@@ -178,7 +167,7 @@ def colmap(system: System) -> Fact[Colmap]:
     """Version of the COLMAP on PATH, and whether it says of itself that it was built with CUDA."""
     if not which_all(system, "colmap"):
         return absent("no colmap on PATH", "PATH")
-    done = system.run(["colmap", "help"], _TIMEOUT)
+    done = system.run(["colmap", "help"])
     version = captured(r"COLMAP (\d[\d.]*)", done.stdout)
     if not version:
         return unknown(f"colmap help: {done.why() or 'no version in its answer'}")

@@ -12,7 +12,6 @@ from splatfix.facts.machine import mac
 from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.model import Resources
 
-_TIMEOUT = 8.0
 _CGROUPS = "/sys/fs/cgroup"
 # Of each controller in version 1 of control groups and in version 2; ``max`` and ``-1`` are no numbers and mean no limit.
 _LIMITS = {
@@ -60,7 +59,7 @@ class WindowsSystem(Struct, frozen=True):
 
 def windows_system(system: System) -> WindowsSystem:
     """What Windows says of itself; empty when it does not answer."""
-    return fitting(WindowsSystem, json_object(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout))
+    return fitting(WindowsSystem, json_object(system.run(WINDOWS_QUESTION).stdout))
 
 
 def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, int | None]:

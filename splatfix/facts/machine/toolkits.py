@@ -12,8 +12,6 @@ from splatfix.facts.system.live import System, captured, which_all, whole_number
 from splatfix.facts.system.parallel import each
 from splatfix.model import Fact, Toolkit, ToolkitChoice, Torch
 
-_TIMEOUT = 8.0
-
 _TARGETS = ("x86_64-linux", "sbsa-linux", "aarch64-linux")
 _WINDOWS = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
 # Debian and Ubuntu split their own package: nvcc's parts here, headers in /usr/include, libraries in the usual folder
@@ -129,7 +127,7 @@ def _choice(system: System, root: str, rule: str, nvcc: str | None = None) -> To
 def ask_root(system: System, nvcc: str) -> str | None:
     """The toolkit root that an nvcc names as its own (``TOP`` in its dry run), seen through links and scripts."""
     null = "NUL" if system.name == "windows" else "/dev/null"
-    done = system.run([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null], _TIMEOUT)
+    done = system.run([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null])
     variables = dict(re.findall(r"^#\$ (TOP|_HERE_)=(.+)$", done.stderr + done.stdout, re.MULTILINE))
     if not variables:
         return None
@@ -214,9 +212,9 @@ def _describe(
     nvcc, include = _nvcc_in(system, root), _include(system, root)
     version, archs, error = None, (), ""
     if nvcc is not None:  # else a runtime with headers, as conda and pip bring it
-        done = system.run([nvcc, "--version"], _TIMEOUT)
+        done = system.run([nvcc, "--version"])
         version = captured(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", done.stdout) or None
-        codes = system.run([nvcc, "--list-gpu-code"], _TIMEOUT).stdout
+        codes = system.run([nvcc, "--list-gpu-code"]).stdout
         archs = tuple(re.findall(r"^\s*(sm_[0-9]{2,3}[af]?)\s*$", codes, re.MULTILINE))
         if version is None:
             error = f"nvcc --version: {done.why() or 'no version in its answer'}"

@@ -81,8 +81,8 @@ class System:
     def realpath(self, path: str) -> str:
         return os.path.realpath(path)
 
-    def run(self, argv: Sequence[str], timeout: float) -> Completed:
-        """Run a program; it gets so many seconds."""
+    def run(self, argv: Sequence[str], timeout: float = 8.0) -> Completed:
+        """Run a program; it gets so many seconds, which most answer in a hundredth of."""
         return self._runner.run(argv, timeout=timeout, env=self.env)
 
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:

@@ -233,7 +233,7 @@ class PlaybackSystem(System):
                 break
         return path.replace("/", "\\") if self._windows else path
 
-    def run(self, argv: Sequence[str], timeout: float) -> Completed:
+    def run(self, argv: Sequence[str], timeout: float = 8.0) -> Completed:
         command = tuple(map(str, argv))
         answer = self._commands.get(self._command_key(command))
         if answer is None:

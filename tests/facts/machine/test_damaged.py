@@ -64,7 +64,7 @@ class Damaged(PlaybackSystem):
         text = super().read(path)
         return None if text is None else self._damage(text, path)
 
-    def run(self, argv: Sequence[str], timeout: float) -> Completed:
+    def run(self, argv: Sequence[str], timeout: float = 8.0) -> Completed:
         done = super().run(argv, timeout)
         stdout, stderr = self._damage(done.stdout, (*argv, 1)), self._damage(done.stderr, (*argv, 2))
         return Completed(done.argv, done.returncode, stdout, stderr, done.seconds, done.error)
