@@ -92,13 +92,13 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
 
     torch's libraries are asked once for all names together, by hash lookup.
     """
+    linkage: dict[str, Linkage] = {}
     needs: dict[str, SymbolNeeds] = {}
-    errors: dict[str, str] = {}
     for path in binaries:
         try:
             needs[path] = loader.system.symbol_needs(path)
         except (BinaryError, OSError) as error:
-            errors[path] = str(error)
+            linkage[path] = Linkage(error=str(error))
     names = {name for need in needs.values() for name in need.imported if of_torch(name)}
     # those that torch does not export, or why that cannot be told
     absent, torch_error = None, ""
@@ -111,7 +111,6 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
             absent = frozenset(loader.system.missing_exports(sorted(names), loader.torch_libraries))
         except (BinaryError, OSError) as error:
             torch_error = str(error)
-    linkage = {path: Linkage(error=error) for path, error in errors.items()}
     for path, need in needs.items():
         binary, origin = binaries[path], path.rsplit("/", 1)[0]
         beside = _package_files(loader, path)

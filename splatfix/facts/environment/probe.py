@@ -93,9 +93,9 @@ class _Described(Struct, frozen=True):
 _AS_SAID = set(_Described.__struct_fields__) & set(Interpreter.__struct_fields__)
 
 
-def describe(system: System, python: str, timeout: float = _TIMEOUT) -> _Described | str:
+def describe(system: System, python: str) -> _Described | str:
     """What a Python says of itself, or why it does not."""
-    done = system.run([python, str(_PROBE)], timeout)
+    done = system.run([python, str(_PROBE)], _TIMEOUT)
     for line in reversed(done.stdout.splitlines()) if done.ok else ():
         # sitecustomize or .pth files may print before the answer, which is the last line
         with contextlib.suppress(ValueError):
@@ -103,13 +103,9 @@ def describe(system: System, python: str, timeout: float = _TIMEOUT) -> _Describ
     return done.why() or "its answer is not readable"
 
 
-def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> EnvironmentFacts:
-    """The environment of the interpreter ``python``.
-
-    Args:
-        timeout: seconds the interpreter gets to describe itself.
-    """
-    described = describe(system, python, timeout)
+def probe(system: System, python: str) -> EnvironmentFacts:
+    """Return everything about the environment of the interpreter ``python``."""
+    described = describe(system, python)
     if isinstance(described, str):
         lost = unknown(f"the interpreter {python} did not describe itself: {described}", python)
         return EnvironmentFacts(unknown(described, python), lost, lost, lost, lost, lost, lost)
@@ -175,9 +171,9 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
     )
 
 
-def try_import(system: System, python: str, module: str, timeout: float = _IMPORT_TIMEOUT) -> ImportProbe:
+def try_import(system: System, python: str, module: str) -> ImportProbe:
     """Import ``module`` (after torch) in a child of the target interpreter and say how that ended."""
-    done = system.run([python, "-c", _IMPORT_SCRIPT, module], timeout)
+    done = system.run([python, "-c", _IMPORT_SCRIPT, module], _IMPORT_TIMEOUT)
     words = _IMPORT_WORD.findall(done.stdout)
     if len(words) > 1 and words[0] == words[-1] and done.returncode == 0:
         return ImportProbe(module, True, "ok", seconds=done.seconds)

@@ -109,9 +109,6 @@ def _libc(system: System) -> Fact[str]:
     if "musl" in text:
         version = captured(r"Version (\d[\d.]*)", text)
         return Fact(f"musl {version}".strip(), "ldd --version")
-    glibc = captured(r"(?:GLIBC|GNU libc)\D.*?(\d+\.\d+)\s*$", text, re.MULTILINE | re.IGNORECASE)
-    if glibc:
-        return Fact(f"glibc {glibc}", "ldd --version")
     return unknown(f"getconf GNU_LIBC_VERSION: {done.why() or 'no version in its answer'}")
 
 
