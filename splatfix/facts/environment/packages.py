@@ -34,8 +34,6 @@ _LOOKED_AT = re.compile(r"\.(py|so|pyd|dll),sha256=")
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.
 _TORCH_FAMILY = re.compile(r"torch(vision|audio)?|nerfstudio", re.IGNORECASE)
-# Whose RECORD is not worth reading for splatting modules: it is long, and there are none.
-_LONG_RECORDS = re.compile(r"(nvidia|torch|triton|numpy|scipy|pip|setuptools|sympy)")
 _PIN = re.compile(
     r"^Requires-Dist:\s*(torch|triton|numpy|gsplat|nerfacc)\s*\(?==\s*([\w.+!*]+)", re.MULTILINE
 )
@@ -265,8 +263,7 @@ def read_packages(
             locations[extension.folder, package.replace(".", "/")] = None
     if not locations:
         return ()
-    searched = [item for item in installed if not _LONG_RECORDS.match(item.name.lower())]
-    claims = [(item, claimed_modules(system, item)) for item in searched]
+    claims = [(item, claimed_modules(system, item)) for item in installed]
     packages = []
     for root, path in locations:
         top = path.split("/")[0]

@@ -38,12 +38,10 @@ def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
 
 
 def tools(system: System) -> dict[str, str]:
-    """Version of each build tool that is there."""
-
+    """Return the version of each build tool that is there."""
     there = [name for name in _TOOLS if which_all(system, name)]
-    answers = each(lambda name: system.run([name, "--version"]).stdout, there)
-    versions = {name: captured(_TOOLS[name], answer) for name, answer in zip(there, answers, strict=True)}
-    return {name: version for name, version in versions.items() if version}
+    versions = each(lambda name: captured(_TOOLS[name], system.run([name, "--version"]).stdout), there)
+    return {name: version for name, version in zip(there, versions, strict=True) if version}
 
 
 def _named(system: System) -> Iterator[tuple[str, str]]:

@@ -25,10 +25,6 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
 _OF_THE_KERNEL = ("/proc/", "/sys/")
 SYMBOL_QUESTIONS = ("symbol_needs", "missing_exports", "provided_versions", "contains")
-_QUESTIONS = (
-    *("read", "exists", "listdir", "realpath", "run", "modified", "fingerprint", "starts_with_script"),
-    *("nvml", "read_binary", *SYMBOL_QUESTIONS),
-)
 
 
 class System:
@@ -158,17 +154,15 @@ class CachingSystem(System):
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self.name, self.machine, self.python, self.env = (
-            system.name,
-            system.machine,
-            system.python,
-            system.env,
-        )
-        self.unreadable = system.unreadable  # type: ignore[method-assign]
-        self._kept: dict[str, dict[tuple[Any, ...], Any]] = {question: {} for question in _QUESTIONS}
+        self.name, self.machine, self.python = system.name, system.machine, system.python
+        self.env = system.env
+        self._kept: dict[str, dict[tuple[Any, ...], Any]] = {}
         self._asking: dict[tuple[str, tuple[Any, ...]], threading.Lock] = {}
-        for question in _QUESTIONS:
-            setattr(self, question, partial(self._answer, question))
+        for question in vars(System):
+            if not question.startswith("_"):
+                self._kept[question] = {}
+                setattr(self, question, partial(self._answer, question))
+        self.unreadable = system.unreadable  # type: ignore[method-assign]
 
     def _answer(self, name: str, *arguments: Any) -> Any:
         """The one answer to a question; who asks while it is being found out waits for it."""
