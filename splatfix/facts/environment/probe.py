@@ -110,10 +110,10 @@ def probe(system: System, python: str) -> EnvironmentFacts:
         lost = unknown(f"the interpreter {python} did not describe itself: {described}", python)
         return EnvironmentFacts(unknown(described, python), lost, lost, lost, lost, lost, lost)
     sites = described.site_packages
-    torch_folders = [f"{path}/torch" for path in described.path if system.exists(f"{path}/torch/version.py")]
+    folders = (f"{path}/torch" for path in described.path)
+    torch_folder = next((folder for folder in folders if system.exists(f"{folder}/version.py")), None)
     is_conda = described.conda or system.exists(f"{described.base_prefix}/conda-meta")
     executable = system.realpath(described.executable)
-    torch_folder = next(iter(torch_folders), None)
     loader = Loader(system, executable, described.base_prefix, sites, torch_folder, conda=is_conda)
     here = system.realpath(".")
 

@@ -135,8 +135,6 @@ def device_files(system: System) -> Fact[tuple[str, ...]]:
 
 
 def _of_a_mac(system: System) -> GpuFacts:
-    no_driver = absent("no NVIDIA driver for macOS", "macOS")
-    no_cuda = absent("no CUDA for macOS", "macOS")
     via = " ".join(mac.DISPLAYS)
     gpus: list[Gpu] = []
     for name, _ in mac.displays(system)[0]:
@@ -145,13 +143,16 @@ def _of_a_mac(system: System) -> GpuFacts:
         if vendor == "apple":  # CPU and GPU share it
             memory = whole_number(mac.sysctl(system).get("hw.memsize"))
         gpus.append(Gpu(len(gpus), name, vendor, memory_total=memory))
+    shown = Fact(tuple(gpus), via)
     if not gpus:
-        return GpuFacts(unknown(f"{via} shows no GPU"), no_driver, no_cuda)
-    return GpuFacts(Fact(tuple(gpus), via), no_driver, no_cuda)
+        shown = unknown(f"{via} shows no GPU")
+    no_cuda = absent("no CUDA for macOS", "macOS")
+    return GpuFacts(shown, absent("no NVIDIA driver for macOS", "macOS"), no_cuda)
 
 
 def _version_of_library(system: System) -> str | None:
     """The version in the real file name of the installed user-mode driver: ``libcuda.so.575.57.08``."""
+    # not where the loader would find a forward-compatibility package first
     paths = [f"{folder}/libcuda.so.1" for folder in system_folders(system)]
     # a link to the file of the version, as NVIDIA's installer and all distributions make it
     real_paths = (system.realpath(path) for path in paths if system.exists(path))
@@ -160,10 +161,10 @@ def _version_of_library(system: System) -> str | None:
 
 def _kernel_module(system: System) -> tuple[str, bool | None, str]:
     """Version of the loaded kernel module, whether it is the open one, and the file that says so; "" where none is loaded."""
-    for line in (system.read(_PROC_VERSION) or "").splitlines():
-        version = captured(rf"^NVRM version:.*?\s({_VERSION})\s", line + " ")
-        if version:
-            return version, "Open Kernel Module" in line, _PROC_VERSION
+    text = system.read(_PROC_VERSION) or ""
+    line = re.search(rf"^NVRM version:.*?\s({_VERSION})(?!\S).*", text, re.MULTILINE)
+    if line:
+        return line[1], "Open Kernel Module" in line[0], _PROC_VERSION
     version = (system.read(_SYS_VERSION) or "").strip()
     if re.fullmatch(_VERSION, version):
         return version, None, _SYS_VERSION  # which is silent on openness

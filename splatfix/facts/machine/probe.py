@@ -57,12 +57,6 @@ def probe(system: System, environment: str = "", brought: Sequence[str] = ()) ->
     facts = {name: answers[name] for name in (*_FACTS, "toolkits", "compilers")}
     family, _, version = (facts["libc"].value or "").partition(" ")
     container = _container(system)
-    # names first: a recording keeps every value that was looked at
-    names = [
-        name
-        for name in sorted(system.env)
-        if _DECIDING.fullmatch(name) or is_arch_variable(name) or is_switch(name)
-    ]
     return MachineFacts(
         system=system.name,
         machine=system.machine,
@@ -77,8 +71,12 @@ def probe(system: System, environment: str = "", brought: Sequence[str] = ()) ->
         **facts,
         tools=answers["tools"].value or {},
         resources=answers["resources"].value or Resources(),
-        variables={name: system.env[name] for name in names},
+        variables={name: system.env[name] for name in filter(_decides, sorted(system.env))},
     )
+
+
+def _decides(variable: str) -> bool:
+    return bool(_DECIDING.fullmatch(variable)) or is_arch_variable(variable) or is_switch(variable)
 
 
 def _look(system: System, name: str) -> Fact[Any]:

@@ -125,7 +125,7 @@ class Redactor:
         for name in ("HOME", "USERPROFILE"):
             home = env.get(name, "")
             usual = _HOMES.match(home)
-            if usual and len(home) > _SHORTEST_HOME:
+            if usual:
                 users.add(usual.group("user"))
             elif len(home) > _SHORTEST_HOME and home != "/root":
                 # outside the usual places (/data/people/ann) it becomes one inside; /root tells nothing
