@@ -14,7 +14,7 @@ from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.interpreter import refuse_other_program
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
-from splatfix.facts.system.live import CachingSystem, System
+from splatfix.facts.system.live import CachingSystem, System, folder_of
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
@@ -50,7 +50,7 @@ def gather(
     sites = () if isinstance(described, str) else described.site_packages
     brought = toolkits.packaged(live, sites)
     # the machine's slow questions are under way while the environment is read
-    machine_job = Job(lambda: machine.probe(live, toolkits.above_bin(interpreter), brought))
+    machine_job = Job(lambda: machine.probe(live, folder_of(folder_of(interpreter)), brought))
     found = environment.probe(live, interpreter) if interpreter else _no_environment(chosen)
     modules = [item.module for item in found.extensions.value or () if try_imports and item.importable]
     if found.torch_installed.value and (try_imports or not environment.torch_as_installed(live, found)):

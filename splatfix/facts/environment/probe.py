@@ -26,7 +26,7 @@ from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.syntax import simple_assignments
-from splatfix.facts.system.live import System, captured
+from splatfix.facts.system.live import System, captured, folder_of
 from splatfix.facts.system.parallel import within
 from splatfix.model import (
     EnvironmentFacts,
@@ -257,7 +257,6 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
 
 def _interpreter(system: System, python: _Described) -> Interpreter:
     prefix = python.prefix
-    project = re.split(r"[\\/][^\\/]*$", prefix)[0]
     config = system.read(f"{prefix}/pyvenv.cfg")
     kind = "system"
     if python.conda:
@@ -266,7 +265,7 @@ def _interpreter(system: System, python: _Described) -> Interpreter:
         kind = "pipx"
     elif config is not None:
         kind = captured(r"^(uv|virtualenv)\s*=", config, re.MULTILINE) or "venv"
-    lock_files = [f"{project}/{name}" for name in ("uv.lock", "poetry.lock")]
+    lock_files = [f"{folder_of(prefix)}/{name}" for name in ("uv.lock", "poetry.lock")]
     said = {name: getattr(python, name) for name in _AS_SAID}
     return Interpreter(
         **said,

@@ -1,6 +1,5 @@
 """Every CUDA toolkit on the machine, and the one that torch.utils.cpp_extension would choose."""
 
-import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import NamedTuple
 
 from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.facts.machine.libraries import cub_version
-from splatfix.facts.system.live import System, captured, which_all, whole_number
+from splatfix.facts.system.live import System, captured, folder_of, which_all, whole_number
 from splatfix.facts.system.parallel import each
 from splatfix.model import Fact, Toolkit, ToolkitChoice, Torch
 
@@ -104,7 +103,7 @@ def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
     on_path = which_all(system, "nvcc")
     if on_path:
         rule = f"the folder above the one of the first nvcc on PATH ({on_path[0]})"
-        return _choice(system, above_bin(on_path[0]), rule, on_path[0])
+        return _choice(system, folder_of(folder_of(on_path[0])), rule, on_path[0])
     if system.name == "windows":
         versions = [name for name in system.listdir(_WINDOWS) if re.fullmatch(r"v\d+\.\d+", name)]
         if versions:
@@ -143,7 +142,7 @@ def _candidates(system: System) -> Iterator[_Candidate]:
         if system.env.get(variable):
             yield _Candidate(system.env[variable], variable)
     for nvcc in which_all(system, "nvcc"):
-        above, root = above_bin(nvcc), ask_root(system, nvcc)
+        above, root = folder_of(folder_of(nvcc)), ask_root(system, nvcc)
         if root and system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
             yield _Candidate(root, f"PATH, through the wrapper script {nvcc}", nvcc, is_wrapper=True)
         elif root and system.realpath(above) != root:
@@ -159,11 +158,6 @@ def _candidates(system: System) -> Iterator[_Candidate]:
         if not _nvcc_in(system, prefix):
             folders += [f"{prefix}/targets/{target}" for target in _TARGETS]
         yield from (_Candidate(folder, "CONDA_PREFIX") for folder in folders)
-
-
-def above_bin(nvcc: str) -> str:
-    """Return the folder that a program's own is in: ``/opt/cuda`` of ``/opt/cuda/bin/nvcc``."""
-    return posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
 
 
 def _usual_folders(system: System) -> Iterator[_Candidate]:

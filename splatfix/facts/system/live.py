@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import platform
+import posixpath
 import re
 import sys
 import threading
@@ -120,6 +121,11 @@ def which_all(system: System, program: str) -> tuple[str, ...]:
         if folder and path not in paths and system.exists(path):
             paths[path] = None
     return tuple(paths)
+
+
+def folder_of(path: str) -> str:
+    """Return the folder that a path of any system is in, with forward slashes."""
+    return posixpath.dirname(path.replace("\\", "/"))
 
 
 def portable(argv: Sequence[str]) -> tuple[str, ...]:
