@@ -192,7 +192,7 @@ def try_import(system: System, python: str, module: str) -> ImportProbe:
 
 
 def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
-    """Tell whether ``torch/__init__.py`` is what pip installed, by its RECORD.
+    """Tell whether ``torch/__init__.py``, one of the compared files, is what pip installed.
 
     Importing torch takes seconds, so a torch that looks as it should is not imported to see whether it can be.
     """

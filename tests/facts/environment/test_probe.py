@@ -135,9 +135,7 @@ def test_a_torch_whose_version_file_is_damaged(empty_venv: Path, site_packages: 
     assert "damaged" in found.torch.error
 
 
-def test_a_module_that_hangs_is_a_timeout(
-    empty_venv: Path, site_packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_hangs(empty_venv: Path, site_packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_IMPORT_TIMEOUT", 0.7)
     (site_packages / "sleepy.py").write_text("import time; time.sleep(60)")
     probe = environment.try_import(SYSTEM, str(empty_venv), "sleepy")

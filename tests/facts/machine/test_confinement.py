@@ -26,7 +26,6 @@ def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:
         files={**row["files"], **more.pop("files", {})},
         commands={FIND: row.get("find", "")},
         exists=row.get("exists", []),
-        listings={"/dev": row.get("dev", [])},
         **more,
     )
 
