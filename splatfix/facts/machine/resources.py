@@ -94,14 +94,14 @@ def limits(system: System, controller: str) -> list[tuple[int, int | None]]:
         if len(fields) == 3 and folder in fields[1].split(","):
             path = fields[2]
     parts = [part for part in path.split("/") if part and part != ".."]
-    found: list[tuple[int, int | None]] = []
+    rows: list[tuple[int, int | None]] = []
     for count in range(len(parts), -1, -1):
         group = "/".join(filter(None, (_CGROUPS, folder, *parts[:count])))
         words = " ".join(system.read(f"{group}/{name}") or "" for name in files.split()).split()
         number, other, *_ = *map(whole_number, words), None, None
         if number is not None and number < _NO_LIMIT:
-            found.append((number, other))
-    return found
+            rows.append((number, other))
+    return rows
 
 
 class HostUse(Struct, frozen=True):
