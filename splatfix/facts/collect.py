@@ -1,7 +1,6 @@
 """Gathers all facts, or loads those that were saved or recorded."""
 
 import datetime
-import posixpath
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,7 +14,7 @@ from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.interpreter import refuse_other_program
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
-from splatfix.facts.system.live import CachingSystem, System
+from splatfix.facts.system.live import CachingSystem, System, folder_of
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
@@ -47,19 +46,12 @@ def gather(
     # a recording refuses a folder in use before anything is asked
     live = CachingSystem(asked_of) if record is None else RecordingSystem(asked_of, record)
     interpreter = live.python if python is None else python
-    folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
-    environment_job = Job(
-        lambda: environment.probe(live, interpreter) if interpreter else _no_environment(chosen)
-    )
-
-    def packaged() -> tuple[str, ...]:
-        # the same question as that of environment.probe, so that it is asked once
-        described = environment.describe(live, interpreter) if interpreter else ""
-        return () if isinstance(described, str) else toolkits.packaged(live, described.site_packages)
-
+    described = environment.describe(live, interpreter) if interpreter else ""
+    sites = () if isinstance(described, str) else described.site_packages
+    brought = toolkits.packaged(live, sites)
     # the machine's slow questions are under way while the environment is read
-    machine_job = Job(lambda: machine.probe(live, folder, packaged))
-    found: EnvironmentFacts = environment_job.value()
+    machine_job = Job(lambda: machine.probe(live, folder_of(folder_of(interpreter)), brought))
+    found = environment.probe(live, interpreter) if interpreter else _no_environment(chosen)
     modules = [item.module for item in found.extensions.value or () if try_imports and item.importable]
     if found.torch_installed.value and (try_imports or not environment.torch_as_installed(live, found)):
         modules.insert(0, "torch")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from splatfix.binaries import Binary, BinaryError
 from splatfix.facts.environment.linkage import read_linkage, runtime_copies
-from splatfix.facts.environment.packages import other_roots, owners_of_native_files
+from splatfix.facts.environment.packages import IMPORTS_TORCH, is_native, other_roots, owners_of_native_files
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.system.live import System, captured
 from splatfix.model import Distribution, Extension, FatbinGroup, JitCache, RuntimeCopy, Torch, group_fatbins
@@ -18,9 +18,7 @@ from splatfix.model import Distribution, Extension, FatbinGroup, JitCache, Runti
 _NOT_EXTENSIONS = frozenset(
     {"torch", "functorch", "torchgen", "nvidia", "triton", "numpy", "scipy", "pandas", "cuda"}
 )
-_NATIVE = (".so", ".pyd", ".dll")
 _IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
-_IMPORTS_TORCH = re.compile(r"\b(import|from)\s+torch\b")
 _LINKS_TORCH = re.compile(r"(lib)?(torch|c10)")
 _SOURCE_DEPTH = 3
 _NOT_SOURCE = frozenset({"build", "dist", "third_party", "node_modules", "output", "data", "__pycache__"})
@@ -101,7 +99,7 @@ def _read(
         if python_module is False:
             # importing its package does not load it where the package's own __init__.py imports no torch
             text = system.read(f"{folder}/{path.split('/')[0]}/__init__.py")
-            is_optional = text is not None and not _IMPORTS_TORCH.search(text)
+            is_optional = text is not None and not IMPORTS_TORCH.search(text)
         extension = Extension(path, folder, None, code, binary.needed, links, importable, binary.size)
         yield replace(extension, python_module=python_module, optional=is_optional)
 
@@ -115,7 +113,7 @@ def _native_files(system: System, site: str) -> Iterator[str]:
     while pending:
         path = pending.pop()
         name = path.rsplit("/", 1)[-1]
-        if name.endswith(_NATIVE) or ".so." in name:
+        if is_native(name):
             yield path
             continue
         # by its name alone: a look at each of a hundred thousand files would take minutes
@@ -135,7 +133,7 @@ def _native_files(system: System, site: str) -> Iterator[str]:
 def _source_files(system: System, folder: str, inside: str = "", depth: int = _SOURCE_DEPTH) -> Iterator[str]:
     """Native files built in place in a source folder, not those of its build output."""
     for name in system.listdir(f"{folder}/{inside}".rstrip("/")):
-        if name.endswith(_NATIVE):
+        if is_native(name):
             yield inside + name
         elif depth and "." not in name and name not in _NOT_SOURCE:
             yield from _source_files(system, folder, f"{inside}{name}/", depth - 1)
@@ -187,7 +185,7 @@ def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
     for folder, folder_tag in folders:
         is_current = (root[1] and not folder_tag) or (bool(tag) and folder_tag == tag)
         names = system.listdir(folder)
-        libraries = [f"{folder}/{name}" for name in names if name.endswith((".so", ".pyd"))]
+        libraries = [f"{folder}/{name}" for name in filter(is_native, names)]
         # torch renumbers a library (name_v1.so) when it recompiles in one process; the newest is what it loads
         library = max(libraries, key=lambda path: system.modified(path) or 0.0, default=None)
         if library is None and "build.ninja" not in names and "lock" not in names:

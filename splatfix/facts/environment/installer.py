@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from splatfix.facts.system.live import System, captured, which_all
+from splatfix.facts.system.live import System, captured, folder_of, which_all
 from splatfix.model import Fact, Installer, unknown
 
 _TIMEOUT = 20.0
-_LAST_PART = re.compile(r"[\\/][^\\/]*$")
 
 
 def find_installer(system: System, python: str, *, pip_inside: bool) -> Fact[Installer]:
@@ -40,8 +39,8 @@ def _uv_programs(system: System, python: str) -> Iterator[tuple[str, str]]:
     named = system.env.get("UV", "")
     for path, via in (
         (named if re.match(r"/|[A-Za-z]:[\\/]", named) else "", "UV"),
-        (f"{_LAST_PART.split(python)[0]}/{uv}", "beside the target Python"),
-        (f"{_LAST_PART.split(system.python)[0]}/{uv}", "beside splatfix's Python"),
+        (f"{folder_of(python)}/{uv}", "beside the target Python"),
+        (f"{folder_of(system.python)}/{uv}", "beside splatfix's Python"),
         (f"{home}/.local/bin/{uv}", "uv's installer"),
         (f"{home}/.cargo/bin/{uv}", "cargo"),
     ):

@@ -13,9 +13,7 @@ from splatfix.core.isolation import find_program
 from splatfix.core.limits import MOST_PROJECT_INDEX
 from splatfix.core.reading import read_bytes
 
-_IN_ENVIRONMENT = ("bin/python", "Scripts/python.exe", "python.exe")
-# for who names the folder of programs itself
-_IN_PROGRAMS = ("python", "python3", "python.exe")
+_IN_ENVIRONMENT = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[tdw]*(\.exe)?", re.IGNORECASE)
 
 
@@ -120,8 +118,8 @@ def _own() -> EnvironmentChoice:
     return EnvironmentChoice("", f"{none}; splatfix's own has no torch")
 
 
-def _python_in(folder: Path, inside: tuple[str, ...] = ()) -> str | None:
-    for name in (*_IN_ENVIRONMENT, *inside):
+def _python_in(folder: Path) -> str | None:
+    for name in _IN_ENVIRONMENT:
         if (folder / name).is_file():
             return str((folder / name).absolute())  # links kept: a venv is known by its link
     return None
@@ -130,8 +128,10 @@ def _python_in(folder: Path, inside: tuple[str, ...] = ()) -> str | None:
 def _interpreter_at(given: str) -> str:
     path = Path(given).expanduser() if given else Path("(empty)")
     if path.is_dir():
-        inside = _IN_PROGRAMS if path.absolute().name.lower() in ("bin", "scripts") else ()
-        if python := _python_in(path, inside):
+        # who names the folder of programs itself means the environment above it
+        if path.absolute().name.lower() in ("bin", "scripts"):
+            path = path.absolute().parent
+        if python := _python_in(path):
             return python
         raise SplatfixError.of("facts.no-interpreter-in-folder", given=given)
     if path.is_file():

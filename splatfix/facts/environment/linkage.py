@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from splatfix.binaries import Binary, BinaryError, SymbolNeeds
+from splatfix.facts.environment.packages import is_native
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.system.live import System
 from splatfix.facts.tables import TABLES
@@ -19,7 +20,6 @@ _MOST_LIBRARIES = 40
 _LOADED_ONCE = re.compile(
     r"(libcudart|libc10(?:_cuda)?|libtorch(?:_cpu|_cuda|_python)?)(-[0-9a-f]{8})?\.so\.?([\d.]*)"
 )
-_LIBRARY = re.compile(r"\.(so|dll|pyd)(\.[\d.]+)?$")
 _FAMILY = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)$")
 # Itanium mangling: names that begin in torch's namespaces (also their vtables and type infos), and torch's Python glue.
 _TORCH_NAME = re.compile(
@@ -42,9 +42,8 @@ def of_torch(name: str) -> bool:
 
 
 def torch_libraries(torch: Torch) -> list[Path]:
-    """Those of its libraries that export what extensions call; a torch for the CPU lacks two of them."""
-    folder = Path(torch.folder) / "lib"
-    names = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
+    """Return those of its libraries that export what extensions call."""
+    folder, names = Path(torch.folder) / "lib", TABLES["torch_libraries"]
     paths = [folder / form.format(name) for name in names for form in ("lib{}.so", "{}.dll")]
     return [path for path in paths if path.is_file()]
 
@@ -93,13 +92,13 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
 
     torch's libraries are asked once for all names together, by hash lookup.
     """
+    linkage: dict[str, Linkage] = {}
     needs: dict[str, SymbolNeeds] = {}
-    errors: dict[str, str] = {}
     for path in binaries:
         try:
             needs[path] = loader.system.symbol_needs(path)
         except (BinaryError, OSError) as error:
-            errors[path] = str(error)
+            linkage[path] = Linkage(error=str(error))
     names = {name for need in needs.values() for name in need.imported if of_torch(name)}
     # those that torch does not export, or why that cannot be told
     absent, torch_error = None, ""
@@ -112,7 +111,6 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
             absent = frozenset(loader.system.missing_exports(sorted(names), loader.torch_libraries))
         except (BinaryError, OSError) as error:
             torch_error = str(error)
-    linkage = {path: Linkage(error=error) for path, error in errors.items()}
     for path, need in needs.items():
         binary, origin = binaries[path], path.rsplit("/", 1)[0]
         beside = _package_files(loader, path)
@@ -161,7 +159,7 @@ def _package_files(loader: Loader, path: str) -> dict[str, str]:
     files: dict[str, str] = {}
     for searched in dict.fromkeys((folder, f"{folder}/lib", f"{package}/lib", f"{package}.libs")):
         for name in loader.system.listdir(searched):
-            if _LIBRARY.search(name) and f"{searched}/{name}" != path:
+            if is_native(name) and f"{searched}/{name}" != path:
                 files[name] = f"{searched}/{name}"
     return files
 

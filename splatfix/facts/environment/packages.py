@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
-from splatfix.core.codec import from_json, parse_json
+from splatfix.core.codec import fitting, from_json, json_object, parse_json
 from splatfix.facts.source.python_source import is_splat_module, read_package_source
 from splatfix.facts.source.reader import NotPython
 from splatfix.facts.system.live import System, captured
@@ -34,16 +34,12 @@ _LOOKED_AT = re.compile(r"\.(py|so|pyd|dll),sha256=")
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.
 _TORCH_FAMILY = re.compile(r"torch(vision|audio)?|nerfstudio", re.IGNORECASE)
-# Whose RECORD is not worth reading for splatting modules: it is long, and there are none.
-_LONG_RECORDS = re.compile(r"(nvidia|torch|triton|numpy|scipy|pip|setuptools|sympy)")
 _PIN = re.compile(
     r"^Requires-Dist:\s*(torch|triton|numpy|gsplat|nerfacc)\s*\(?==\s*([\w.+!*]+)", re.MULTILINE
 )
 # a.py, a.so, a.cpython-311-x86_64-linux-gnu.so, or a folder
 _MODULE = re.compile(r"([A-Za-z_]\w*)(\.py|\.(?:cpython|abi3|pypy|cp)[\w.-]*\.?(?:so|pyd)|\.so|\.pyd)?")
-_CUBIN_LINE = re.compile(r'^"?([^\n"]*\.(?:cubin|ptx))"?,', re.MULTILINE)
-_NATIVE_LINE = re.compile(r'^"?([^\n"]*\.(?:so|pyd|dll)(?:\.[\d.]+)?)"?,', re.MULTILINE)
-_IMPORTS_TORCH = re.compile(r"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
+IMPORTS_TORCH = re.compile(r"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
 _IMPORTS_OWN_FILES = re.compile(r"^[ \t]*from[ \t]+\.+(?!_C\b)(?![ \t]*import[ \t]+_C\b)", re.MULTILINE)
 
 
@@ -114,14 +110,20 @@ def recorded_files(lines: Iterable[str]) -> Iterator[RecordedFile]:
             yield RecordedFile(path, sha256, int(size) if size.isdecimal() else None)
 
 
+def is_native(path: str) -> bool:
+    """Tell by its name alone whether a file is a library or a Python extension module."""
+    return path.endswith((".so", ".pyd", ".dll")) or ".so." in path.rpartition("/")[2]
+
+
 def owners_of_native_files(
     system: System, distributions: Iterable[Distribution]
 ) -> dict[tuple[str, str], str]:
     """(site-packages folder, relative path) of every native file that a RECORD lists -> the distribution's name."""
     owners: dict[tuple[str, str], str] = {}
     for distribution in distributions:
-        for path in _NATIVE_LINE.findall(record_of(system, distribution)):
-            owners[distribution.location, path] = distribution.name
+        for item in recorded_files(record_of(system, distribution).splitlines()):
+            if is_native(item.path):
+                owners[distribution.location, item.path] = distribution.name
     return owners
 
 
@@ -142,13 +144,6 @@ def claimed_modules(system: System, distribution: Distribution) -> frozenset[str
         if text:
             return frozenset(text.split())
     return frozenset()
-
-
-def _ships(system: System, distribution: Distribution, module: str) -> bool:
-    record = "\n" + record_of(system, distribution)
-    if record == "\n":
-        return module in claimed_modules(system, distribution)
-    return f"\n{module}/" in record or f"\n{module}." in record
 
 
 def name_and_version(metadata: str) -> tuple[str, str]:
@@ -199,13 +194,8 @@ class _Manifest(Struct, frozen=True):
 
 def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     project, version = name_and_version(name)
-    fields: dict[str, Any] = {}
-    if address := system.read(f"{site}/{name}/direct_url.json"):
-        try:
-            direct = from_json(_DirectUrl, parse_json(address))
-            fields = {"origin": direct.url, "editable": direct.dir_info.editable}
-        except ValueError:
-            fields = {"origin": "(direct_url.json is damaged)"}
+    direct = fitting(_DirectUrl, json_object(system.read(f"{site}/{name}/direct_url.json") or ""))
+    fields: dict[str, Any] = {"origin": direct.url, "editable": direct.dir_info.editable}
     if _TORCH_FAMILY.fullmatch(project):
         metadata = system.read(f"{site}/{name}/METADATA") or ""
         fields["pins"] = tuple(f"{requirement}=={exact}" for requirement, exact in _PIN.findall(metadata))
@@ -234,8 +224,10 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
 def _kernel_code(system: System, dropin: Distribution) -> tuple[tuple[FatbinGroup, ...], str]:
     """What its cubins and PTX hold, those of one kernel file for several GPUs together; or which file is damaged."""
     kernels: dict[str, list[FatbinEntry]] = {}
-    for path in _CUBIN_LINE.findall(record_of(system, dropin)):
-        name = path.rpartition("/")[2]
+    for item in recorded_files(record_of(system, dropin).splitlines()):
+        path, name = item.path, item.path.rpartition("/")[2]
+        if not name.endswith((".cubin", ".ptx")):
+            continue
         try:
             fatbins = system.read_binary(f"{dropin.location}/{path}").fatbins
         except (BinaryError, OSError) as error:
@@ -271,15 +263,14 @@ def read_packages(
             locations[extension.folder, package.replace(".", "/")] = None
     if not locations:
         return ()
-    # a RECORD is long: its text is searched, and of the longest, in which there are no splatting modules, not even that
-    searched = [item for item in installed if not _LONG_RECORDS.match(item.name.lower())]
+    claims = [(item, claimed_modules(system, item)) for item in installed]
     packages = []
     for root, path in locations:
         top = path.split("/")[0]
         owners = []
-        for item in searched:
+        for item, claimed in claims:
             has_its_name = item.editable and item.name.replace("-", "_") == top
-            if _home(item) == root and (has_its_name or _ships(system, item, top)):
+            if _home(item) == root and (has_its_name or top in claimed):
                 owners.append(item)
         dropin = next(filter(None, (item.dropin for item in owners)), "")
         read = _read_package(system, root, path, native)
@@ -328,8 +319,8 @@ def _read_package(system: System, root: str, path: str, extensions: tuple[Extens
             error = str(problem)
     imports_torch: bool | None = None
     # what imports other files of its package leaves the import of torch to them, perhaps
-    if text is not None and (_IMPORTS_TORCH.search(text) or not _IMPORTS_OWN_FILES.search(text)):
-        imports_torch = _IMPORTS_TORCH.search(text) is not None
+    if text is not None and (IMPORTS_TORCH.search(text) or not _IMPORTS_OWN_FILES.search(text)):
+        imports_torch = IMPORTS_TORCH.search(text) is not None
     shown = {name: value for name, value in asdict(source).items() if name in SplatPackage.__struct_fields__}
     shown |= {"module": module, "native": tuple(dict.fromkeys((*native, *inside)))}
     return SplatPackage(

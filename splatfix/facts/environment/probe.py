@@ -1,8 +1,6 @@
 """What is true of one Python environment, read from its files; its interpreter only says where they are."""
 
-import base64
 import contextlib
-import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +26,7 @@ from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.syntax import simple_assignments
-from splatfix.facts.system.live import System, captured
+from splatfix.facts.system.live import System, captured, folder_of
 from splatfix.facts.system.parallel import within
 from splatfix.model import (
     EnvironmentFacts,
@@ -95,9 +93,9 @@ class _Described(Struct, frozen=True):
 _AS_SAID = set(_Described.__struct_fields__) & set(Interpreter.__struct_fields__)
 
 
-def describe(system: System, python: str, timeout: float = _TIMEOUT) -> _Described | str:
+def describe(system: System, python: str) -> _Described | str:
     """What a Python says of itself, or why it does not."""
-    done = system.run([python, str(_PROBE)], timeout)
+    done = system.run([python, str(_PROBE)], _TIMEOUT)
     for line in reversed(done.stdout.splitlines()) if done.ok else ():
         # sitecustomize or .pth files may print before the answer, which is the last line
         with contextlib.suppress(ValueError):
@@ -105,21 +103,17 @@ def describe(system: System, python: str, timeout: float = _TIMEOUT) -> _Describ
     return done.why() or "its answer is not readable"
 
 
-def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> EnvironmentFacts:
-    """The environment of the interpreter ``python``.
-
-    Args:
-        timeout: seconds the interpreter gets to describe itself.
-    """
-    described = describe(system, python, timeout)
+def probe(system: System, python: str) -> EnvironmentFacts:
+    """Return everything about the environment of the interpreter ``python``."""
+    described = describe(system, python)
     if isinstance(described, str):
         lost = unknown(f"the interpreter {python} did not describe itself: {described}", python)
         return EnvironmentFacts(unknown(described, python), lost, lost, lost, lost, lost, lost)
     sites = described.site_packages
-    torch_folders = [f"{path}/torch" for path in described.path if system.exists(f"{path}/torch/version.py")]
+    folders = (f"{path}/torch" for path in described.path)
+    torch_folder = next((folder for folder in folders if system.exists(f"{folder}/version.py")), None)
     is_conda = described.conda or system.exists(f"{described.base_prefix}/conda-meta")
     executable = system.realpath(described.executable)
-    torch_folder = next(iter(torch_folders), None)
     loader = Loader(system, executable, described.base_prefix, sites, torch_folder, conda=is_conda)
     here = system.realpath(".")
 
@@ -177,9 +171,9 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
     )
 
 
-def try_import(system: System, python: str, module: str, timeout: float = _IMPORT_TIMEOUT) -> ImportProbe:
+def try_import(system: System, python: str, module: str) -> ImportProbe:
     """Import ``module`` (after torch) in a child of the target interpreter and say how that ended."""
-    done = system.run([python, "-c", _IMPORT_SCRIPT, module], timeout)
+    done = system.run([python, "-c", _IMPORT_SCRIPT, module], _IMPORT_TIMEOUT)
     words = _IMPORT_WORD.findall(done.stdout)
     if len(words) > 1 and words[0] == words[-1] and done.returncode == 0:
         return ImportProbe(module, True, "ok", seconds=done.seconds)
@@ -198,17 +192,16 @@ def try_import(system: System, python: str, module: str, timeout: float = _IMPOR
 
 
 def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
-    """Whether ``torch/__init__.py`` is byte for byte what pip installed, by its RECORD.
+    """Tell whether ``torch/__init__.py``, one of the compared files, is what pip installed.
 
     Importing torch takes seconds, so a torch that looks as it should is not imported to see whether it can be.
     """
+    altered = facts.altered.value
     for distribution in facts.distributions.value or ():
-        if distribution.name == "torch":
+        if distribution.name == "torch" and altered is not None:
             record = record_of(system, distribution)
-            recorded = captured(r"^torch/__init__\.py,sha256=([\w-]+)", record, re.MULTILINE)
-            text = system.read(f"{distribution.location}/torch/__init__.py")
-            digest = base64.urlsafe_b64encode(hashlib.sha256((text or "").encode("utf-8")).digest())
-            return text is not None and digest.decode().rstrip("=") == recorded
+            is_listed = re.search(r"^torch/__init__\.py,sha256=", record, re.MULTILINE)
+            return bool(is_listed) and all(item.path != "torch/__init__.py" for item in altered)
     return False
 
 
@@ -264,7 +257,6 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
 
 def _interpreter(system: System, python: _Described) -> Interpreter:
     prefix = python.prefix
-    project = re.split(r"[\\/][^\\/]*$", prefix)[0]
     config = system.read(f"{prefix}/pyvenv.cfg")
     kind = "system"
     if python.conda:
@@ -273,7 +265,7 @@ def _interpreter(system: System, python: _Described) -> Interpreter:
         kind = "pipx"
     elif config is not None:
         kind = captured(r"^(uv|virtualenv)\s*=", config, re.MULTILINE) or "venv"
-    lock_files = [f"{project}/{name}" for name in ("uv.lock", "poetry.lock")]
+    lock_files = [f"{folder_of(prefix)}/{name}" for name in ("uv.lock", "poetry.lock")]
     said = {name: getattr(python, name) for name in _AS_SAID}
     return Interpreter(
         **said,

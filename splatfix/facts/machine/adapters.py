@@ -13,7 +13,6 @@ from splatfix.model import Adapter, Fact, Gpu, unknown
 _TABLE = Path(__file__).with_name("pci_gpus.json")
 DEVICES = "/sys/bus/pci/devices"
 _VENDORS = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
-_TIMEOUT = 8.0
 _MANIFESTS = ("/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
 _KINDS = {"DISCRETE_GPU": "discrete", "INTEGRATED_GPU": "integrated", "VIRTUAL_GPU": "virtual", "CPU": "cpu"}
 
@@ -56,15 +55,8 @@ def cards(system: System) -> tuple[Gpu, ...]:
 
 
 def same_bus(first: str | None, second: str | None) -> bool:
-    """NVML's ``00000000:01:00.0`` and the kernel's ``0000:01:00.0`` name one slot."""
-    return bool(first and second) and _slot(first) == _slot(second)
-
-
-def _slot(bus: str | None) -> tuple[int, ...]:
-    try:
-        return tuple(int(number, 16) for number in re.split(r"[:.]", bus or ""))
-    except ValueError:
-        return ()
+    """Tell whether two names are of one slot, as NVML's ``00000000:01:00.0`` and the kernel's ``0000:01:00.0``."""
+    return bool(first and second and first.lower().lstrip("0") == second.lower().lstrip("0"))
 
 
 def _hex(system: System, path: str) -> str:
@@ -92,7 +84,7 @@ def probe(system: System) -> Fact[tuple[Adapter, ...]]:
         if system.name == "linux" and not drivers:
             return Fact((), "no driver manifest in " + ", ".join(_MANIFESTS))
         return unknown("vulkaninfo is not installed", installed if system.name == "linux" else "")
-    done = system.run(["vulkaninfo", "--summary"], _TIMEOUT)
+    done = system.run(["vulkaninfo", "--summary"])
     adapters = []
     # the blocks ``GPU0:``, ``GPU1:``...
     for block in re.split(r"^GPU\d+:\s*$", done.stdout, flags=re.MULTILINE)[1:]:

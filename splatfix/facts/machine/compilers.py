@@ -9,7 +9,6 @@ from splatfix.facts.system.parallel import each
 from splatfix.facts.tables import TABLES
 from splatfix.model import Compiler, Fact
 
-_TIMEOUT = 8.0
 _VERSIONED = re.compile(r"^(gcc|g\+\+|clang|clang\+\+)(-\d+(\.\d+)?)?$")
 _CONDA = re.compile(r"-conda-linux-gnu-(gcc|g\+\+|clang|clang\+\+)$")
 _VARIABLES = ("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN")
@@ -31,21 +30,18 @@ def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
         environment: the target environment's folder; a conda environment may hold compilers of its own.
     """
     found_via: dict[str, dict[str, None]] = {}
-    for candidates in (_named(system), _on_path(system, environment), _of_visual_studio(system)):
-        for path, via in candidates:
-            found_via.setdefault(path, {})[via] = None
+    for path, via in (*_named(system), *_on_path(system, environment), *_of_visual_studio(system)):
+        found_via.setdefault(path, {})[via] = None
     described = each(lambda item: _describe(system, item[0], tuple(item[1])), found_via.items())
     others = "Visual Studio's own list" if system.name == "windows" else "conda"
     return Fact(tuple(filter(None, described)), f"PATH, {', '.join(_VARIABLES)}, {others}")
 
 
 def tools(system: System) -> dict[str, str]:
-    """Version of each build tool that is there."""
-
+    """Return the version of each build tool that is there."""
     there = [name for name in _TOOLS if which_all(system, name)]
-    answers = each(lambda name: system.run([name, "--version"], _TIMEOUT).stdout, there)
-    versions = {name: captured(_TOOLS[name], answer) for name, answer in zip(there, answers, strict=True)}
-    return {name: version for name, version in versions.items() if version}
+    versions = each(lambda name: captured(_TOOLS[name], system.run([name, "--version"]).stdout), there)
+    return {name: version for name, version in zip(there, versions, strict=True) if version}
 
 
 def _named(system: System) -> Iterator[tuple[str, str]]:
@@ -93,7 +89,7 @@ def _of_visual_studio(system: System) -> Iterator[tuple[str, str]]:
     if system.name != "windows":
         return
     programs = system.env.get("ProgramFiles(x86)") or "C:/Program Files (x86)"
-    done = system.run([f"{programs}/{_VSWHERE}", "-products", "*", "-format", "json", "-utf8"], _TIMEOUT)
+    done = system.run([f"{programs}/{_VSWHERE}", "-products", "*", "-format", "json", "-utf8"])
     try:
         studios = {
             item["installationPath"]: f"{item['displayName']} {item['catalog']['productDisplayVersion']}"
@@ -111,7 +107,7 @@ def _of_visual_studio(system: System) -> Iterator[tuple[str, str]]:
 def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler | None:
     name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".exe")
     if name.lower() == "cl":
-        done = system.run([path], _TIMEOUT)
+        done = system.run([path])
         # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
         minor = captured(_CL_TOOLSET, path)
         version = captured(_CL_VERSION, done.stderr + done.stdout)
@@ -121,7 +117,7 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
     kind = re.sub(r"^.*conda-linux-gnu-|-[\d.]+$", "", name)
     if kind not in ("gcc", "g++", "clang", "clang++"):
         return None
-    done = system.run([path, "--version"], _TIMEOUT)
+    done = system.run([path, "--version"])
     first_line = (done.stdout.splitlines() or [""])[0]
     if "clang" in first_line:
         kind = {"gcc": "clang", "g++": "clang++"}.get(kind, kind)  # macOS names clang gcc

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from splatfix.facts.machine.resources import limits
 from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.facts.tables import TABLES
 from splatfix.model import Confinement, Fact, unknown
@@ -12,10 +13,6 @@ MOUNTS = "/proc/self/mountinfo"
 # Places on the machine that is looked at; nothing is written there.
 _SHM = "/dev/shm"  # nosec B108
 _TEMPORARY = ("/tmp", "/var/tmp")  # nosec B108
-_TIMEOUT = 5.0
-# Version 1 writes the largest multiple of a page below 2**63.
-_NO_LIMIT = 2**60
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 class _Mount(NamedTuple):
@@ -39,22 +36,18 @@ def probe(system: System) -> Fact[Confinement]:
     status = system.read("/proc/self/status") or ""
     uid = whole_number(captured(r"^Uid:\s+(\d+)", status, re.MULTILINE))
     size = None
-    for option in shm.more if shm else ():
-        # bytes of a tmpfs that is limited; it may be in another way
-        if match := re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option):
-            size = int(match[1]) * _UNITS[match[2]]
-            break
+    if shm:  # the kernel writes the size of a tmpfs in KiB, and none where it has no limit
+        size = whole_number(captured(r"(?m)^size=(\d+)k$", "\n".join(shm.more)))
     closed: list[str] = []
-    if uid and any(name.startswith("nvidia") for name in system.listdir("/dev")):
+    if uid:
         # find asks the kernel, which also knows of groups and access lists
         files = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c")
-        done = system.run([*files, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
+        done = system.run([*files, "!", "(", "-readable", "-writable", ")"])
         closed = sorted(line for line in done.stdout.splitlines() if line.startswith("/dev/nvidia"))
-    cgroup = "/sys/fs/cgroup"
     confinement = Confinement(
-        shm=size,
-        processes=_number(system, f"{cgroup}/pids.max", f"{cgroup}/pids/pids.max"),
-        memory=_number(system, f"{cgroup}/memory.max", f"{cgroup}/memory/memory.limit_in_bytes"),
+        shm=size and size * 1024,
+        processes=min((limit for limit, _ in limits(system, "pids")), default=None),
+        memory=min((limit for limit, _ in limits(system, "memory")), default=None),
         read_only=None if root is None else "ro" in root.options,
         writable=tuple(path for path in _TEMPORARY if path in at and "rw" in at[path].options),
         user=uid,
@@ -82,10 +75,3 @@ def _mounts(text: str) -> Iterator[_Mount]:
         fields, others = here.split(), there.split()
         if len(fields) > 5 and len(others) > 2:
             yield _Mount(fields[4], fields[5].split(","), others[0], others[2].split(","), fields[3])
-
-
-def _number(system: System, *paths: str) -> int | None:
-    """The limit in the first of these files that is there; None for ``max``, and for what version 1 writes for none."""
-    numbers = (whole_number(system.read(path)) for path in paths)
-    number = next((number for number in numbers if number is not None), _NO_LIMIT)
-    return number if number < _NO_LIMIT else None

@@ -1,6 +1,7 @@
 """A machine's GPUs and its NVIDIA driver, put together from all who can list them."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from msgspec.structs import replace
 from splatfix.core.codec import fitting, json_object
 from splatfix.core.runner import Completed
 from splatfix.facts.machine import adapters, mac
+from splatfix.facts.machine.libraries import system_folders
 from splatfix.facts.machine.nvml import PROC_GPUS, for_all
 from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.tables import TABLES
 from splatfix.model import CudaDevice, Driver, Fact, Gpu, absent, unknown
 
-_LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _PROC_VERSION, _SYS_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
 _VERSION = r"[0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
 _CUDA_TIMEOUT = 20.0
@@ -37,24 +38,17 @@ class GpuFacts(Struct, frozen=True):
 
 
 class _Listing(Struct, frozen=True):
-    """What one source says of GPUs and driver; what it cannot know is None."""
+    """What NVML, or CUDA itself, says of GPUs and driver; what it cannot know is None."""
 
     gpus: tuple[Gpu, ...] = ()
-    via: str = ""
-    """"" where it shows none."""
-    misses: tuple[str, ...] = ()
-    """Who was asked in vain, and why."""
+    miss: str = ""
+    """Why it was asked in vain; "" where it answered."""
     version: str | None = None
     """Of the driver's user-mode library."""
     level: str | None = None
     """Highest CUDA level of the driver, such as ``13.0``; a libcuda tells it without any driver loaded."""
     code: int | None = None
     """NVML's or ``cuInit``'s, or the negative number of the signal that ended the child that asked; None when it started."""
-
-
-class _Cuda(_Listing, frozen=True):
-    """What CUDA itself lists, and how it started."""
-
     devices: Fact[tuple[CudaDevice, ...]] = Fact()
     """In CUDA's own order. Absent: no libcuda that the loader takes; unknown: it did not start, or did not answer."""
     unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
@@ -62,8 +56,9 @@ class _Cuda(_Listing, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    """What NVML and our libcuda probe tell in another form than a GPU's facts have it, of themselves and of each GPU."""
+    """What NVML and our libcuda probe tell; ``cc`` and ``error_code`` also of each GPU."""
 
+    error: str = ""
     driver: str | None = None
     cuda: int | None = None
     """As ``cuDriverGetVersion`` gives it: 12090."""
@@ -71,6 +66,7 @@ class _Answer(Struct, frozen=True):
     """``cuInit``'s code."""
     error_code: int | None = None
     cc: tuple[int, int] | None = None
+    gpus: tuple[dict[str, Any], ...] | None = None
 
 
 def probe(system: System) -> GpuFacts:
@@ -91,42 +87,40 @@ def probe(system: System) -> GpuFacts:
     is_likely = nvidia_on_bus or has_traces
     # under way while NVML is asked: each takes seconds on a machine whose GPUs sleep
     cuda_job = Job(lambda: _ask_cuda(system) if is_likely else None)
-    listed = nvml = _of_nvml(system.nvml())
-    if not nvml.via and not is_likely:
-        via = f"{nvml.misses[0]}; no NVIDIA device files, no NVIDIA card on the PCI bus"
+    nvml = _of_nvml(system.nvml())
+    if nvml.miss and not is_likely:
+        via = f"{nvml.miss}; no NVIDIA device files, no NVIDIA card on the PCI bus"
         no_driver = absent("no NVIDIA driver on this machine", via)
         return GpuFacts(Fact(on_bus, via), no_driver, no_driver)
-    cuda: _Cuda = cuda_job.value() or _ask_cuda(system)
-    by_nvml = bool(nvml.via and (nvml.gpus or not nvidia_on_bus))
-    misses: list[str] = []
+    cuda: _Listing = cuda_job.value() or _ask_cuda(system)
+    by_nvml = not nvml.miss and bool(nvml.gpus or not nvidia_on_bus)
+    shown, via, misses = nvml.gpus, "NVML", ""
     if not by_nvml:
-        misses = [*(nvml.misses or ("NVML: it shows no GPU",)), *cuda.misses]
-        listed = _Listing(cuda.gpus, "libcuda" if cuda.gpus else "")
-        for source in (_of_proc_files, _of_jetson):
-            if not listed.via:
-                listed = source(system)
+        misses = "; ".join(filter(None, (nvml.miss or "NVML: it shows no GPU", cuda.miss)))
+        others = {"libcuda": cuda.gpus, PROC_GPUS: _of_proc_files(system), _DEVICE_TREE: _of_jetson(system)}
+        via, shown = next(((via, gpus) for via, gpus in others.items() if gpus), ("", ()))
     version, is_open, module_via = _kernel_module(system)
     level = cuda.level
     # what CUDA says of its level counts: a forward-compatibility package raises it above NVML's
-    if not cuda.devices.known and listed.level:
-        level = listed.level
+    if not cuda.devices.known and nvml.level:
+        level = nvml.level
     driver = Driver(
-        version=version or listed.version,
+        version=version or nvml.version,
         cuda=level,
         open_module=is_open,
-        library_version=listed.version or _version_of_library(system),
+        library_version=nvml.version or _version_of_library(system),
         nvml_error=nvml.code,
         cuda_error=cuda.code,
     )
     # a libcuda tells its level without any driver loaded: in an image with CUDA, on a machine without a GPU
-    if not by_nvml and not driver.version and not (driver.cuda and (listed.gpus or has_traces)):
-        driver_fact = absent("no NVIDIA driver is loaded on this machine", "; ".join(misses))
+    if not by_nvml and not driver.version and not (driver.cuda and (shown or has_traces)):
+        driver_fact = absent("no NVIDIA driver is loaded on this machine", misses)
     else:
-        driver_fact = Fact(driver, " and ".join(filter(None, (listed.via, module_via))) or "libcuda")
-    gpus = _completed(listed.gpus, cuda.gpus, on_bus)
-    gpu_fact = Fact(gpus, listed.via or "; ".join([*misses, adapters.DEVICES]))
+        driver_fact = Fact(driver, " and ".join(filter(None, (via, module_via))) or "libcuda")
+    gpus = _completed(shown, cuda.gpus, on_bus)
+    gpu_fact = Fact(gpus, via or f"{misses}; {adapters.DEVICES}")
     if not by_nvml and not any(gpu.vendor == "nvidia" for gpu in gpus):
-        gpu_fact = unknown("; ".join(misses))
+        gpu_fact = unknown(misses)
     return GpuFacts(gpu_fact, driver_fact, cuda.devices, cuda.unfiltered)
 
 
@@ -137,14 +131,10 @@ def for_all_gpus(system: System, seconds: float) -> float:
 
 def device_files(system: System) -> Fact[tuple[str, ...]]:
     """The driver's files in /dev."""
-    if system.name != "linux":
-        return unknown(f"{system.name} has none")
     return Fact(tuple(name for name in system.listdir("/dev") if name.startswith("nvidia")), "/dev")
 
 
 def _of_a_mac(system: System) -> GpuFacts:
-    no_driver = absent("no NVIDIA driver for macOS", "macOS")
-    no_cuda = absent("no CUDA for macOS", "macOS")
     via = " ".join(mac.DISPLAYS)
     gpus: list[Gpu] = []
     for name, _ in mac.displays(system)[0]:
@@ -153,15 +143,17 @@ def _of_a_mac(system: System) -> GpuFacts:
         if vendor == "apple":  # CPU and GPU share it
             memory = whole_number(mac.sysctl(system).get("hw.memsize"))
         gpus.append(Gpu(len(gpus), name, vendor, memory_total=memory))
+    shown = Fact(tuple(gpus), via)
     if not gpus:
-        return GpuFacts(unknown(f"{via} shows no GPU"), no_driver, no_cuda)
-    return GpuFacts(Fact(tuple(gpus), via), no_driver, no_cuda)
+        shown = unknown(f"{via} shows no GPU")
+    no_cuda = absent("no CUDA for macOS", "macOS")
+    return GpuFacts(shown, absent("no NVIDIA driver for macOS", "macOS"), no_cuda)
 
 
 def _version_of_library(system: System) -> str | None:
     """The version in the real file name of the installed user-mode driver: ``libcuda.so.575.57.08``."""
-    names = ("libcuda.so.1", "libnvidia-ml.so.1")
-    paths = [f"{folder}/{name}" for folder in _LIBRARY_FOLDERS for name in names]
+    # not where the loader would find a forward-compatibility package first
+    paths = [f"{folder}/libcuda.so.1" for folder in system_folders(system)]
     # a link to the file of the version, as NVIDIA's installer and all distributions make it
     real_paths = (system.realpath(path) for path in paths if system.exists(path))
     return next(filter(None, (captured(rf"\.so\.({_VERSION})$", path) for path in real_paths)), None)
@@ -169,10 +161,10 @@ def _version_of_library(system: System) -> str | None:
 
 def _kernel_module(system: System) -> tuple[str, bool | None, str]:
     """Version of the loaded kernel module, whether it is the open one, and the file that says so; "" where none is loaded."""
-    for line in (system.read(_PROC_VERSION) or "").splitlines():
-        version = captured(rf"^NVRM version:.*?\s({_VERSION})\s", line + " ")
-        if version:
-            return version, "Open Kernel Module" in line, _PROC_VERSION
+    text = system.read(_PROC_VERSION) or ""
+    line = re.search(rf"^NVRM version:.*?\s({_VERSION})(?!\S).*", text, re.MULTILINE)
+    if line:
+        return line[1], "Open Kernel Module" in line[0], _PROC_VERSION
     version = (system.read(_SYS_VERSION) or "").strip()
     if re.fullmatch(_VERSION, version):
         return version, None, _SYS_VERSION  # which is silent on openness
@@ -182,13 +174,12 @@ def _kernel_module(system: System) -> tuple[str, bool | None, str]:
 def _of_nvml(reply: dict[str, Any]) -> _Listing:
     """NVML's plain data (see :func:`splatfix.facts.machine.nvml.ask`) as GPUs."""
     answer = fitting(_Answer, reply)
-    if "error" in reply or not isinstance(reply.get("gpus"), list):
-        reason = f"NVML: {reply.get('error') or 'it shows no GPU'}"
-        return _Listing(misses=(reason,), code=answer.error_code)
-    return _Listing(_decoded(reply["gpus"]), "NVML", (), answer.driver or None, _level(answer.cuda))
+    if answer.error or answer.gpus is None:
+        return _Listing(miss=f"NVML: {answer.error or 'it shows no GPU'}", code=answer.error_code)
+    return _Listing(_decoded(answer.gpus), version=answer.driver or None, level=_level(answer.cuda))
 
 
-def _of_proc_files(system: System) -> _Listing:
+def _of_proc_files(system: System) -> tuple[Gpu, ...]:
     """Read /proc/driver/nvidia/gpus/*/information, which the kernel module writes by itself."""
     gpus: list[Gpu] = []
     for bus in system.listdir(PROC_GPUS):
@@ -197,55 +188,54 @@ def _of_proc_files(system: System) -> _Listing:
         if "Model" in values:
             uuid = values.get("GPU UUID", "").partition(" ")[0] or None
             gpus.append(Gpu(len(gpus), values["Model"], bus_id=bus, uuid=uuid, shown_by="kernel module"))
-    return _Listing(tuple(gpus), PROC_GPUS if gpus else "")
+    return tuple(gpus)
 
 
-def _of_jetson(system: System) -> _Listing:
+def _of_jetson(system: System) -> tuple[Gpu, ...]:
     """A Tegra board's GPU by its device tree: integrated, on no PCI bus."""
     for name in (system.read(_DEVICE_TREE) or "").split("\0"):
         chip = name.removeprefix("nvidia,")
         if chip in TABLES["tegra"]:
             cc, family = TABLES["tegra"][chip]
-            return _Listing((Gpu(0, f"{family} GPU of NVIDIA {chip}", cc=cc),), _DEVICE_TREE)
-    return _Listing()
+            return (Gpu(0, f"{family} GPU of NVIDIA {chip}", cc=cc),)
+    return ()
 
 
-def _ask_cuda(system: System) -> _Cuda:
+def _ask_cuda(system: System) -> _Listing:
     library = "nvcuda.dll" if system.name == "windows" else "libcuda.so.1"
     if system.exists(_CUDA_ON_WSL):
         library = _CUDA_ON_WSL  # its folder may be off the loader's path
 
-    def ask(*options: str) -> tuple[dict[str, Any], Completed]:
+    def ask(*options: str) -> tuple[_Answer, Completed]:
         argv = [system.python, str(_CUDA_PROBE), library, *options]
         done = system.run(argv, for_all_gpus(system, _CUDA_TIMEOUT))
-        return json_object(done.stdout), done
+        return fitting(_Answer, json_object(done.stdout)), done
 
-    reply, done = ask()
-    if "error" in reply:
-        reason = f"libcuda: {reply['error']}"
-        return _Cuda(misses=(reason,), devices=absent(reason, "the loader's search"))
-    if not reply:
-        reason, code = f"{library}: {done.why() or 'no readable answer'}", done.returncode
-        is_signal = code is not None and code < 0 and not done.error
-        return _Cuda(misses=(reason,), devices=unknown(reason), code=code if is_signal else None)
-    answer = fitting(_Answer, reply)
+    answer, done = ask()
     level, code = _level(answer.cuda), answer.init
+    if answer.error:
+        reason = f"libcuda: {answer.error}"
+        return _Listing(miss=reason, devices=absent(reason, "the loader's search"))
+    if code is None:
+        reason = f"{library}: {done.why() or 'no readable answer'}"
+        if done.returncode is not None and done.returncode < 0:
+            code = done.returncode  # of the signal that ended it
+        return _Listing(miss=reason, devices=unknown(reason), code=code)
     if code == 0:
-        gpus = _decoded(reply.get("gpus"))
-        return _Cuda(gpus, level=level, devices=_devices(gpus, library))
+        gpus = _decoded(answer.gpus)
+        return _Listing(gpus, level=level, devices=_devices(gpus, library))
     reason = f"{library}: cuInit gives error {code}"
     unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
     if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
         # the code that is left to explain is that of no device where taking the variable away helps, or could not be
         # asked, else the one without it
-        reply, _ = ask("--unfiltered")
-        other = fitting(_Answer, reply).init
-        if other == 0:
-            unfiltered = _devices(_decoded(reply.get("gpus")), library)
-        elif other is not None:
-            code = other
+        other, _ = ask("--unfiltered")
+        if other.init == 0:
+            unfiltered = _devices(_decoded(other.gpus), library)
+        elif other.init is not None:
+            code = other.init
             unfiltered = unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
-    return _Cuda(misses=(reason,), level=level, code=code, devices=unknown(reason), unfiltered=unfiltered)
+    return _Listing((), reason, None, level, code, unknown(reason), unfiltered)
 
 
 def _devices(gpus: tuple[Gpu, ...], library: str) -> Fact[tuple[CudaDevice, ...]]:
@@ -253,17 +243,15 @@ def _devices(gpus: tuple[Gpu, ...], library: str) -> Fact[tuple[CudaDevice, ...]
     return Fact(tuple(devices), library)
 
 
-def _decoded(items: object) -> tuple[Gpu, ...]:
+def _decoded(items: Iterable[dict[str, Any]] | None) -> tuple[Gpu, ...]:
     """The GPUs that NVML or our libcuda probe told of; what is damaged of one is unknown."""
-    gpus: list[Gpu] = []
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict):
-            gpu, other = fitting(Gpu, item, index=0, name=""), fitting(_Answer, item)
-            cc = ".".join(map(str, other.cc or ())) or None
-            gpu = replace(
-                gpu, index=len(gpus), name=gpu.name or "unknown", cc=cc, nvml_error=other.error_code
-            )
-            gpus.append(replace(gpu, memory_total=gpu.memory_total or None))
+    gpus = []
+    for index, item in enumerate(items or ()):
+        gpu, other = fitting(Gpu, item, index=0, name=""), fitting(_Answer, item)
+        cc = ".".join(map(str, other.cc or ())) or None
+        size = gpu.memory_total or None
+        gpu = replace(gpu, index=index, name=gpu.name or "unknown", cc=cc, memory_total=size)
+        gpus.append(replace(gpu, nvml_error=other.error_code))
     return tuple(gpus)
 
 

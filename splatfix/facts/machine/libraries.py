@@ -10,23 +10,21 @@ from splatfix.facts.system.live import System, captured, which_all, whole_number
 from splatfix.facts.tables import TABLES
 from splatfix.model import Colmap, Fact, HeaderCopy, absent, unknown
 
-_TIMEOUT = 8.0
 _CDI = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 # What torch's Windows wheels load from the Visual C++ redistributable of 2015 to 2022.
 _MSVC_RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
 _GRAPHICS = ("EGL/egl.h", "GL/gl.h", "GLES3/gl3.h")
-_ORIGIN = re.compile(r"[$]ORIGIN|[$][{]ORIGIN[}]")
 
 
 class Loader(Struct, frozen=True, dict=True):
     """Where the target interpreter's loader looks for libraries, once it has imported torch."""
 
     system: System
-    executable: str
-    prefix: str
+    executable: str = ""
+    prefix: str = ""
     """The prefix whose interpreter runs: the base one of a venv."""
-    sites: tuple[str, ...]
-    torch_folder: str | None
+    sites: tuple[str, ...] = ()
+    torch_folder: str | None = None
     conda: bool = False
     _known: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
@@ -42,9 +40,7 @@ class Loader(Struct, frozen=True, dict=True):
         if self.conda:  # its interpreter carries RPATH $ORIGIN/../lib, which holds for all it loads
             folders.append(f"{self.prefix}/lib")
         folders += self._configured()
-        triplet = f"{self.system.machine}-linux-gnu"
-        folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
-        return tuple(dict.fromkeys(folders))
+        return tuple(dict.fromkeys((*folders, *system_folders(self.system))))
 
     @cached_property
     def torch_folders(self) -> tuple[str, ...]:
@@ -66,7 +62,7 @@ class Loader(Struct, frozen=True, dict=True):
     def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
         """The file that a needed library name leads to; None when there is none."""
         for folder in rpath:
-            path = f"{_ORIGIN.sub(lambda _: origin, folder)}/{name}"
+            path = f"{folder.replace('${ORIGIN}', origin).replace('$ORIGIN', origin)}/{name}"
             if self.system.exists(path):
                 return path
         # only on Windows the folder of who needs it counts by itself
@@ -76,15 +72,15 @@ class Loader(Struct, frozen=True, dict=True):
         return self._known[key]
 
     def _search(self, name: str, origin: str) -> str | None:
-        if self.system.name != "windows" or "/" in name:
-            paths = [name] if "/" in name else [f"{folder}/{name}" for folder in self.folders]
-            return next(filter(self.system.exists, paths), None)
-        for folder in (origin, *self.folders):
-            for entry in self.system.listdir(folder):
-                if entry.lower() == name.lower():
-                    return f"{folder}/{entry}"
-        # forwarders that no folder holds; the system resolves them itself
-        return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
+        paths = [f"{folder}/{name}" for folder in self.folders]
+        if "/" in name:
+            paths = [name]
+        elif self.system.name == "windows":
+            # forwarders that no folder holds are resolved by the system itself
+            if name.lower().startswith(("api-ms-", "ext-ms-")):
+                return name
+            paths.insert(0, f"{origin}/{name}")
+        return next(filter(self.system.exists, paths), None)
 
     def _configured(self) -> list[str]:
         """Folders of ld.so.conf, and of the files that it includes on every distribution; ldconfig makes the loader's cache
@@ -95,11 +91,15 @@ class Loader(Struct, frozen=True, dict=True):
         return [line.partition("#")[0].rstrip() for line in lines if line.startswith("/")]
 
 
+def system_folders(system: System) -> tuple[str, ...]:
+    """Return the folders of libraries that loader and linker search when nothing names another, in their order."""
+    triplet = f"{system.machine}-linux-gnu"
+    return (f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+
+
 def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
     """Every ``libcuda.so.1`` the loader would meet, the one it takes first, with links followed."""
-    if system.name != "linux":
-        return unknown(f"{system.name} has no libcuda.so.1")
-    folders = Loader(system, "", "", (), None).folders
+    folders = Loader(system).folders
     if not any(system.exists(f"{folder}/libc.so.6") for folder in folders):
         return unknown("the loader's folders could not be looked at")
     paths = [f"{folder}/libcuda.so.1" for folder in folders]
@@ -109,19 +109,13 @@ def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
 
 def linkable_libcuda(system: System) -> Fact[tuple[str, ...]]:
     """Every ``libcuda.so`` that ``-lcuda`` can find without further flags: in LIBRARY_PATH and the system's folders."""
-    if system.name != "linux":
-        return unknown(f"{system.name} has no libcuda.so")
-    triplet = f"{system.machine}-linux-gnu"
     folders = _split_path(system.env.get("LIBRARY_PATH", ""))
-    folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
-    paths = [f"{folder}/libcuda.so" for folder in (*folders, "/usr/local/lib")]
+    paths = [f"{folder}/libcuda.so" for folder in (*folders, *system_folders(system), "/usr/local/lib")]
     return Fact(tuple(filter(system.exists, paths)), "LIBRARY_PATH and the linker's own folders")
 
 
 def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
     """Headers of OpenGL and EGL that nvdiffrast's GL rasterizer includes and that are not here."""
-    if system.name != "linux":
-        return unknown("looked at on Linux only")
     if not system.exists("/usr/include/stdlib.h"):
         return unknown("no C headers in /usr/include to judge by")
     folders = ["/usr/include", "/usr/local/include"]
@@ -133,8 +127,6 @@ def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
 
 def header_copies(system: System) -> Fact[tuple[HeaderCopy, ...]]:
     """CUB and Thrust in folders that compilers search before or beside the toolkit's own."""
-    if system.name != "linux":
-        return unknown("looked at on Linux only")
     searched = []  # by compilers, in their order, and why
     for variable in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
         searched += [(folder, variable) for folder in _split_path(system.env.get(variable, ""))]
@@ -157,7 +149,7 @@ def cub_version(system: System, folder: str) -> str:
 
 def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
     """What of NVIDIA's container toolkit is here, where docker is; unknown without docker."""
-    if system.name != "linux" or not which_all(system, "docker"):
+    if not which_all(system, "docker"):
         return unknown("there is no docker on PATH")
     parts = [path for name in TABLES["container_toolkit"] for path in which_all(system, name)[:1]]
     return Fact((*parts, *filter(system.exists, _CDI)), "PATH and /etc/cdi")
@@ -165,8 +157,6 @@ def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
 
 def missing_msvc_runtime(system: System) -> Fact[tuple[str, ...]]:
     """DLLs of the Visual C++ redistributable that are not in System32."""
-    if system.name != "windows":
-        return unknown("not Windows")
     folder = f"{system.env.get('SYSTEMROOT') or 'C:/Windows'}/System32".replace("\\", "/")
     if not system.exists(f"{folder}/kernel32.dll"):
         return unknown("System32 could not be looked at")
@@ -177,7 +167,7 @@ def colmap(system: System) -> Fact[Colmap]:
     """Version of the COLMAP on PATH, and whether it says of itself that it was built with CUDA."""
     if not which_all(system, "colmap"):
         return absent("no colmap on PATH", "PATH")
-    done = system.run(["colmap", "help"], _TIMEOUT)
+    done = system.run(["colmap", "help"])
     version = captured(r"COLMAP (\d[\d.]*)", done.stdout)
     if not version:
         return unknown(f"colmap help: {done.why() or 'no version in its answer'}")

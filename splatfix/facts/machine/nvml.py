@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -34,11 +34,7 @@ def for_all(seconds: float, gpus: int) -> float:
 
 def _timeout() -> float:
     """Seconds until a driver that hangs (a GPU that fell off the bus) is given up."""
-    try:
-        count = len(os.listdir(PROC_GPUS))  # noqa: PTH208
-    except OSError:
-        count = 1
-    return for_all(_TIMEOUT, count)
+    return for_all(_TIMEOUT, len(list(Path(PROC_GPUS).glob("*"))))
 
 
 def ask() -> dict[str, Any]:
@@ -59,7 +55,7 @@ def _ask() -> dict[str, Any]:
         return dict(zip(("error", "error_code"), nvml, strict=True))
     try:
         return {
-            "driver": nvml.text("SystemGetDriverVersion"),
+            "driver": nvml.ask("SystemGetDriverVersion"),
             "cuda": nvml.ask("SystemGetCudaDriverVersion_v2"),
             "gpus": [_gpu(nvml, index) for index in range(nvml.ask("DeviceGetCount") or 0)],
         }
@@ -103,10 +99,6 @@ class _Nvml:
         except self.binding.NVMLError:
             return None
 
-    def text(self, call: str, *arguments: Any) -> str | None:
-        """The same as text; older bindings answer in bytes, newer ones in text."""
-        return _as_text(self.ask(call, *arguments))
-
     def running(self, handle: Any, kind: str) -> Sequence[Any]:
         """The processes on a GPU. The binding's call without a number wants a driver as new as itself; the second form came
         with R450, the third with R510."""
@@ -133,18 +125,18 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
     for place in range(nvml.ask("DeviceGetMaxMigDeviceCount", handle) or 0) if is_mig else ():
         instance = nvml.ask("DeviceGetMigDeviceHandleByIndex", handle, place)
         # no instance where the place is free; a name is as NVIDIA A100-SXM4-40GB MIG 1g.5gb
-        if name := instance and nvml.text("DeviceGetName", instance):
-            instances.append((name, nvml.text("DeviceGetUUID", instance) or ""))
+        if name := instance and nvml.ask("DeviceGetName", instance):
+            instances.append((name, nvml.ask("DeviceGetUUID", instance) or ""))
     # asked only where one more program would be refused
     if mode == "exclusive":
         processes = len(nvml.running(handle, "Compute"))
     return {
         "index": index,
-        "name": nvml.text("DeviceGetName", handle),
+        "name": nvml.ask("DeviceGetName", handle),
         "cc": list(nvml.ask("DeviceGetCudaComputeCapability", handle) or ()) or None,
         "memory_total": _number(nvml.ask("DeviceGetMemoryInfo", handle), "total"),
-        "bus_id": _as_text(getattr(pci, "busId", None)),
-        "uuid": nvml.text("DeviceGetUUID", handle),
+        "bus_id": getattr(pci, "busId", None),
+        "uuid": nvml.ask("DeviceGetUUID", handle),
         "max_clocks": None if None in clocks else clocks,
         "power_limit": nvml.ask("DeviceGetEnforcedPowerLimit", handle),
         "default_power_limit": nvml.ask("DeviceGetPowerManagementDefaultLimit", handle),
@@ -162,12 +154,6 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
 def _number(answer: Any, name: str) -> int | None:
     value = getattr(answer, name, None)
     return None if value is None else int(value)
-
-
-def _as_text(value: Any) -> str | None:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return None if value is None else str(value)
 
 
 class GpuUse(Struct, frozen=True):
@@ -223,7 +209,7 @@ class NvmlMeter:
             for kind in ("Compute", "Graphics"):
                 for item in nvml.running(handle, kind):
                     processes[int(item.pid)] = _number(item, "usedGpuMemory")
-            name, uuid = nvml.text("DeviceGetName", handle) or "unknown", nvml.text("DeviceGetUUID", handle)
+            name, uuid = nvml.ask("DeviceGetName", handle) or "unknown", nvml.ask("DeviceGetUUID", handle)
             total, used = _number(memory, "total"), _number(memory, "used")
             utilisation = _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu")
             gpus.append(GpuUse(index, name, total, used, utilisation, processes, uuid))

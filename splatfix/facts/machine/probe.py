@@ -26,32 +26,29 @@ from splatfix.model import Fact, MachineFacts, Resources, unknown
 
 # No probe may hold up a diagnosis of a machine with one GPU longer than this; children end earlier, at timeouts of their own.
 LIMIT = 60.0
-_TIMEOUT = 5.0
 
 _DECIDING = re.compile("|".join(TABLES["deciding_variables"]))
 # What boards say that nobody gave a name.
 _NO_NAMES = ("System Product Name", "To Be Filled By O.E.M.", "Default string")
 
 
-def probe(
-    system: System, environment: str = "", packaged: Callable[[], Sequence[str]] = tuple
-) -> MachineFacts:
+def probe(system: System, environment: str = "", brought: Sequence[str] = ()) -> MachineFacts:
     """Return everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
 
     Args:
         environment: the target environment's folder, whose compilers are looked at too.
-        packaged: gives the folders of that environment's NVIDIA packages; it may wait until its Python has answered.
+        brought: the folders of that environment's NVIDIA packages (:func:`toolkits.packaged`).
     """
     answers = parallel(
         gpu.for_all_gpus(system, LIMIT),
         {
             "gpus": lambda: gpu.probe(system),
-            "toolkits": lambda: toolkits.probe(system, packaged()),
+            "toolkits": lambda: toolkits.probe(system, brought),
             "compilers": lambda: compilers.probe(system, environment),
             "tools": lambda: compilers.tools(system),
             "resources": lambda: resources.probe(system),
             "distribution": lambda: _distribution(system),
-            **{name: partial(look, system) for name, look in _FACTS.items()},
+            **{name: partial(_look, system, name) for name in _FACTS},
         },
     )
     lost = unknown(answers["gpus"].error)
@@ -60,12 +57,6 @@ def probe(
     facts = {name: answers[name] for name in (*_FACTS, "toolkits", "compilers")}
     family, _, version = (facts["libc"].value or "").partition(" ")
     container = _container(system)
-    # names first: a recording keeps every value that was looked at
-    names = [
-        name
-        for name in sorted(system.env)
-        if _DECIDING.fullmatch(name) or is_arch_variable(name) or is_switch(name)
-    ]
     return MachineFacts(
         system=system.name,
         machine=system.machine,
@@ -80,8 +71,19 @@ def probe(
         **facts,
         tools=answers["tools"].value or {},
         resources=answers["resources"].value or Resources(),
-        variables={name: system.env[name] for name in names},
+        variables={name: system.env[name] for name in filter(_decides, sorted(system.env))},
     )
+
+
+def _decides(variable: str) -> bool:
+    return bool(_DECIDING.fullmatch(variable)) or is_arch_variable(variable) or is_switch(variable)
+
+
+def _look(system: System, name: str) -> Fact[Any]:
+    only, look = _FACTS[name]
+    if only and system.name != only:
+        return unknown(f"looked at on {only} only")
+    return look(system)
 
 
 def _distribution(system: System) -> str:
@@ -89,27 +91,22 @@ def _distribution(system: System) -> str:
         reply = resources.windows_system(system)
         return f"{reply.Caption} {reply.Version}".strip()
     if system.name == "darwin":
-        text = system.run(["sw_vers"], _TIMEOUT).stdout
+        text = system.run(["sw_vers"]).stdout
         values = dict(re.findall(r"^(\w+):\s*(.*)$", text, re.MULTILINE))
         return f"{values.get('ProductName', 'macOS')} {values.get('ProductVersion', '')}".strip()
     return captured(r'^PRETTY_NAME="?([^"\n]+)', system.read("/etc/os-release") or "", re.MULTILINE)
 
 
 def _libc(system: System) -> Fact[str]:
-    if system.name != "linux":
-        return unknown(f"{system.name} has none of its own")
-    done = system.run(["getconf", "GNU_LIBC_VERSION"], _TIMEOUT)
+    done = system.run(["getconf", "GNU_LIBC_VERSION"])
     glibc = captured(r"glibc (\d+\.\d+)", done.stdout)
     if glibc:
         return Fact(f"glibc {glibc}", "getconf GNU_LIBC_VERSION")
-    ldd = system.run(["ldd", "--version"], _TIMEOUT)
+    ldd = system.run(["ldd", "--version"])
     text = ldd.stdout + ldd.stderr  # musl's says so on stderr and ends with 1
     if "musl" in text:
         version = captured(r"Version (\d[\d.]*)", text)
         return Fact(f"musl {version}".strip(), "ldd --version")
-    glibc = captured(r"(?:GLIBC|GNU libc)\D.*?(\d+\.\d+)\s*$", text, re.MULTILINE | re.IGNORECASE)
-    if glibc:
-        return Fact(f"glibc {glibc}", "ldd --version")
     return unknown(f"getconf GNU_LIBC_VERSION: {done.why() or 'no version in its answer'}")
 
 
@@ -137,19 +134,19 @@ def _container(system: System) -> str | None:
     return (system.env.get("container") or "").strip() or confinement.kind_by_mounts(system)
 
 
-# those that give a fact each, by the name of their field
-_FACTS: Mapping[str, Callable[[System], Fact[Any]]] = {
-    "adapters": adapters.probe,
-    "libc": _libc,
-    "device_files": gpu.device_files,
-    "own_toolkits": toolkits.in_cache,
-    "libcuda": libraries.loaded_libcuda,
-    "linkable_libcuda": libraries.linkable_libcuda,
-    "header_copies": libraries.header_copies,
-    "missing_graphics": libraries.missing_graphics,
-    "missing_msvc_runtime": libraries.missing_msvc_runtime,
-    "container_toolkit": libraries.container_toolkit,
-    "colmap": libraries.colmap,
-    "xids": health.xids,
-    "disks": health.disks,
+# those that give a fact each, by the name of their field; and of which system alone ("" for all)
+_FACTS: Mapping[str, tuple[str, Callable[[System], Fact[Any]]]] = {
+    "adapters": ("", adapters.probe),
+    "libc": ("linux", _libc),
+    "device_files": ("linux", gpu.device_files),
+    "own_toolkits": ("", toolkits.in_cache),
+    "libcuda": ("linux", libraries.loaded_libcuda),
+    "linkable_libcuda": ("linux", libraries.linkable_libcuda),
+    "header_copies": ("linux", libraries.header_copies),
+    "missing_graphics": ("linux", libraries.missing_graphics),
+    "missing_msvc_runtime": ("windows", libraries.missing_msvc_runtime),
+    "container_toolkit": ("linux", libraries.container_toolkit),
+    "colmap": ("", libraries.colmap),
+    "xids": ("linux", health.xids),
+    "disks": ("linux", health.disks),
 }

@@ -26,10 +26,9 @@ def ask(library: str) -> dict[str, Any]:
     version, count = ctypes.c_int(), ctypes.c_int()
     code = cuda.cuInit(0)
     cuda.cuDriverGetVersion(ctypes.byref(version))
-    gpus, indices = [], range(0)
-    if code == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
-        indices = range(count.value)
-    for index in indices:
+    cuda.cuDeviceGetCount(ctypes.byref(count))  # stays 0 where CUDA did not start
+    gpus = []
+    for index in range(count.value):
         device, major, minor, total = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
         name, bus = ctypes.create_string_buffer(256), ctypes.create_string_buffer(32)
         cuda.cuDeviceGet(ctypes.byref(device), index)
@@ -37,14 +36,14 @@ def ask(library: str) -> dict[str, Any]:
         cuda.cuDeviceGetAttribute(ctypes.byref(major), MAJOR, device)
         cuda.cuDeviceGetAttribute(ctypes.byref(minor), MINOR, device)
         cuda.cuDeviceTotalMem_v2(ctypes.byref(total), device)
-        has_bus = cuda.cuDeviceGetPCIBusId(bus, 32, device) == 0
+        cuda.cuDeviceGetPCIBusId(bus, 32, device)
         text = name.value.decode("utf-8", "replace")
         gpu = {
             "index": index,
             "name": text,
             "cc": [major.value, minor.value],
             "memory_total": total.value,
-            "bus_id": bus.value.decode("ascii", "replace") if has_bus else None,
+            "bus_id": bus.value.decode("ascii", "replace") or None,
             "uuid": _uuid(cuda, device, " MIG " in text),
         }
         gpus.append(gpu)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -11,8 +12,15 @@ from splatfix.facts.machine import mac
 from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.model import Resources
 
-_TIMEOUT = 8.0
 _CGROUPS = "/sys/fs/cgroup"
+# Of each controller in version 1 of control groups and in version 2; ``max`` and ``-1`` are no numbers and mean no limit.
+_LIMITS = {
+    "memory": ("memory.limit_in_bytes memory.usage_in_bytes", "memory.max memory.current"),
+    "cpu": ("cpu.cfs_quota_us cpu.cfs_period_us", "cpu.max"),
+    "pids": ("pids.max", "pids.max"),
+}
+# Version 1 writes the largest multiple of a page below 2**63 for none.
+_NO_LIMIT = 2**60
 # one call, because starting PowerShell costs most of it
 WINDOWS_QUESTION = (
     "powershell",
@@ -28,28 +36,15 @@ _TICKS = 100 if os.name == "nt" else os.sysconf("SC_CLK_TCK")
 def probe(system: System) -> Resources:
     """The resources of this process, within its control group."""
     cores, total, available, swap = _of_the_system(system)
-    is_version_2 = system.exists(f"{_CGROUPS}/cgroup.controllers")
-    # of the control groups that this process is in, the tightest: its limit, and the bytes used
-    controller, limit_file, usage_file = "", "memory.max", "memory.current"
-    if not is_version_2:
-        controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-    limit, used = None, None
-    for folder in _control_groups(system, controller):
-        group_limit = whole_number(system.read(f"{folder}/{limit_file}"))
-        if group_limit is not None and (limit is None or group_limit < limit):
-            limit, used = group_limit, whole_number(system.read(f"{folder}/{usage_file}"))
-    if limit is not None and total is not None and limit < total:
-        total = limit
-        available = available if used is None else min(available or total, max(0, total - used))
-    controller, files = "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
-    if is_version_2:
-        controller, files = "", ["cpu.max"]  # both numbers in one file
-    for folder in _control_groups(system, controller):
-        text = " ".join(system.read(f"{folder}/{name}") or "" for name in files)
-        # a quota and its period in microseconds; ``max`` and ``-1`` mean no limit
-        pair = re.fullmatch(r"\s*([0-9]{1,15})\s+(0*[1-9][0-9]{0,14})\s*", text)
-        if pair and cores:
-            cores = max(1, min(cores, round(int(pair[1]) / int(pair[2]))))
+    memory = limits(system, "memory")
+    if memory and total is not None:
+        limit, used = min(memory, key=itemgetter(0))
+        if limit < total:
+            total = limit
+            available = available if used is None else min(available or total, max(0, total - used))
+    for quota, period in limits(system, "cpu"):
+        if cores and period:
+            cores = max(1, min(cores, round(quota / period)))
     return Resources(cores, total, available, swap)
 
 
@@ -64,7 +59,7 @@ class WindowsSystem(Struct, frozen=True):
 
 def windows_system(system: System) -> WindowsSystem:
     """What Windows says of itself; empty when it does not answer."""
-    return fitting(WindowsSystem, json_object(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout))
+    return fitting(WindowsSystem, json_object(system.run(WINDOWS_QUESTION).stdout))
 
 
 def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, int | None]:
@@ -84,19 +79,29 @@ def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, 
     return allowed, memory.get("MemTotal"), memory.get("MemAvailable"), memory.get("SwapTotal")
 
 
-def _control_groups(system: System, controller: str) -> list[str]:
-    """The folder of this process's group, and every folder above it, which limits too.
+def limits(system: System, controller: str) -> list[tuple[int, int | None]]:
+    """Return what limits this process: the first two numbers of its control group, and of every group above it, with a limit.
 
+    They are bytes and the bytes used of ``memory``, a quota and its period in microseconds of ``cpu``, the limit of ``pids``.
     Inside a container the group's files are at the mount itself; outside they are in the folder that /proc/self/cgroup names.
     """
+    folder, (files, files_of_version_2) = controller, _LIMITS[controller]
+    if system.exists(f"{_CGROUPS}/cgroup.controllers"):
+        folder, files = "", files_of_version_2
     path = "/"
     for line in (system.read("/proc/self/cgroup") or "").splitlines():
         fields = line.split(":", 2)  # number, controllers ("" for version 2), folder
-        if len(fields) == 3 and controller in fields[1].split(","):
+        if len(fields) == 3 and folder in fields[1].split(","):
             path = fields[2]
-    mount = f"{_CGROUPS}/{controller}".rstrip("/")
     parts = [part for part in path.split("/") if part and part != ".."]
-    return ["/".join([mount, *parts[:count]]) for count in range(len(parts), -1, -1)]
+    rows: list[tuple[int, int | None]] = []
+    for count in range(len(parts), -1, -1):
+        group = "/".join(filter(None, (_CGROUPS, folder, *parts[:count])))
+        words = " ".join(system.read(f"{group}/{name}") or "" for name in files.split()).split()
+        number, other, *_ = *map(whole_number, words), None, None
+        if number is not None and number < _NO_LIMIT:
+            rows.append((number, other))
+    return rows
 
 
 class HostUse(Struct, frozen=True):

@@ -1,6 +1,5 @@
 """Every CUDA toolkit on the machine, and the one that torch.utils.cpp_extension would choose."""
 
-import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -8,11 +7,9 @@ from typing import NamedTuple
 
 from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.facts.machine.libraries import cub_version
-from splatfix.facts.system.live import System, captured, which_all, whole_number
+from splatfix.facts.system.live import System, captured, folder_of, which_all, whole_number
 from splatfix.facts.system.parallel import each
 from splatfix.model import Fact, Toolkit, ToolkitChoice, Torch
-
-_TIMEOUT = 8.0
 
 _TARGETS = ("x86_64-linux", "sbsa-linux", "aarch64-linux")
 _WINDOWS = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
@@ -106,7 +103,7 @@ def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
     on_path = which_all(system, "nvcc")
     if on_path:
         rule = f"the folder above the one of the first nvcc on PATH ({on_path[0]})"
-        return _choice(system, _above_bin(on_path[0]), rule, on_path[0])
+        return _choice(system, folder_of(folder_of(on_path[0])), rule, on_path[0])
     if system.name == "windows":
         versions = [name for name in system.listdir(_WINDOWS) if re.fullmatch(r"v\d+\.\d+", name)]
         if versions:
@@ -122,15 +119,14 @@ def _choice(system: System, root: str, rule: str, nvcc: str | None = None) -> To
     own_root = ask_root(system, nvcc) if nvcc else None
     if own_root is not None and system.realpath(own_root) == system.realpath(root):
         own_root = None
-    headers = ("cuda_runtime.h", "cuda_runtime_api.h")
-    has_headers = any(system.exists(f"{root}/include/{header}") for header in headers)
+    has_headers = system.exists(f"{root}/include/cuda_runtime.h")
     return ToolkitChoice(root, rule, nvcc, own_root, has_headers, system.realpath(root))
 
 
 def ask_root(system: System, nvcc: str) -> str | None:
     """The toolkit root that an nvcc names as its own (``TOP`` in its dry run), seen through links and scripts."""
     null = "NUL" if system.name == "windows" else "/dev/null"
-    done = system.run([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null], _TIMEOUT)
+    done = system.run([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null])
     variables = dict(re.findall(r"^#\$ (TOP|_HERE_)=(.+)$", done.stderr + done.stdout, re.MULTILINE))
     if not variables:
         return None
@@ -146,7 +142,7 @@ def _candidates(system: System) -> Iterator[_Candidate]:
         if system.env.get(variable):
             yield _Candidate(system.env[variable], variable)
     for nvcc in which_all(system, "nvcc"):
-        above, root = _above_bin(nvcc), ask_root(system, nvcc)
+        above, root = folder_of(folder_of(nvcc)), ask_root(system, nvcc)
         if root and system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
             yield _Candidate(root, f"PATH, through the wrapper script {nvcc}", nvcc, is_wrapper=True)
         elif root and system.realpath(above) != root:
@@ -162,11 +158,6 @@ def _candidates(system: System) -> Iterator[_Candidate]:
         if not _nvcc_in(system, prefix):
             folders += [f"{prefix}/targets/{target}" for target in _TARGETS]
         yield from (_Candidate(folder, "CONDA_PREFIX") for folder in folders)
-
-
-def _above_bin(nvcc: str) -> str:
-    """``/opt/cuda`` of ``/opt/cuda/bin/nvcc``."""
-    return posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
 
 
 def _usual_folders(system: System) -> Iterator[_Candidate]:
@@ -215,9 +206,9 @@ def _describe(
     nvcc, include = _nvcc_in(system, root), _include(system, root)
     version, archs, error = None, (), ""
     if nvcc is not None:  # else a runtime with headers, as conda and pip bring it
-        done = system.run([nvcc, "--version"], _TIMEOUT)
+        done = system.run([nvcc, "--version"])
         version = captured(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", done.stdout) or None
-        codes = system.run([nvcc, "--list-gpu-code"], _TIMEOUT).stdout
+        codes = system.run([nvcc, "--list-gpu-code"]).stdout
         archs = tuple(re.findall(r"^\s*(sm_[0-9]{2,3}[af]?)\s*$", codes, re.MULTILINE))
         if version is None:
             error = f"nvcc --version: {done.why() or 'no version in its answer'}"
@@ -225,7 +216,11 @@ def _describe(
     if include:
         limits = system.read(f"{include}/crt/host_config.h") or ""
         cub = cub_version(system, include) or cub_version(system, f"{include}/cccl")
+    paths = _cudart_paths(system)
+    cudart = [path for path in paths if system.exists(f"{root}/{path}")]
     missing = _missing(system, root, include, nvcc)
+    if not cudart:
+        missing.append(paths[0])
     major = (version or "").partition(".")[0]
     lending: list[str] = []
     for folder in includes:
@@ -237,7 +232,6 @@ def _describe(
     for header in (part.removeprefix("include/") for part in missing if part.startswith("include/")):
         if folder := next((folder for folder in lending if system.exists(f"{folder}/{header}")), ""):
             elsewhere[header] = folder
-    cudart = [path for path in _cudart_paths(system) if system.exists(f"{root}/{path}")]
     return Toolkit(
         root=root,
         version=version,
@@ -249,7 +243,7 @@ def _describe(
         gcc_max=_highest_accepted(limits, r"__GNUC__ > ([0-9]{1,4})\b"),
         clang_max=_highest_accepted(limits, r"__clang_major__ >= ([0-9]{1,4})\b", less=1),
         msvc_max=_highest_accepted(limits, r"_MSC_VER >= ([0-9]{1,5})\b", less=1),
-        missing=missing,
+        missing=tuple(missing),
         cudart_in=tuple(path.rpartition("/")[0] for path in cudart),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
         cub=cub,
@@ -266,7 +260,7 @@ def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
     return bound - less
 
 
-def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
+def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> list[str]:
     missing = []
     if nvcc is None:
         missing.append("bin/nvcc")  # naming its parts would say nothing more
@@ -289,10 +283,7 @@ def _missing(system: System, root: str, include: str | None, nvcc: str | None) -
     for header in NEEDED_HEADERS:
         if not any(system.exists(f"{folder}/{header}") for folder in includes):
             missing.append(f"include/{header}")
-    cudart = _cudart_paths(system)
-    if not any(system.exists(f"{root}/{path}") for path in cudart):
-        missing.append(cudart[0])
-    return tuple(missing)
+    return missing
 
 
 def _cudart_paths(system: System) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import platform
+import posixpath
 import re
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 from splatfix.binaries import held_texts, missing_exports, provided_versions, read_binary, read_needs
 from splatfix.core.isolation import without_relative_path
-from splatfix.core.reading import Unread, read_bytes, read_start, read_text
+from splatfix.core.reading import Unread, read_start, read_text
 from splatfix.core.runner import Completed, Runner
 from splatfix.facts.machine import nvml
 
@@ -24,13 +25,7 @@ from splatfix.facts.machine import nvml
 _PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
 _OF_THE_KERNEL = ("/proc/", "/sys/")
-# Python takes numbers of any length, and a forged file's would make it count for minutes; no file of a machine has longer ones.
-_MOST_DIGITS = 19
 SYMBOL_QUESTIONS = ("symbol_needs", "missing_exports", "provided_versions", "contains")
-_QUESTIONS = (
-    *("read", "exists", "listdir", "realpath", "run", "modified", "fingerprint", "starts_with_script"),
-    *("nvml", "read_binary", *SYMBOL_QUESTIONS),
-)
 
 
 class System:
@@ -83,8 +78,8 @@ class System:
     def realpath(self, path: str) -> str:
         return os.path.realpath(path)
 
-    def run(self, argv: Sequence[str], timeout: float) -> Completed:
-        """Run a program; it gets so many seconds."""
+    def run(self, argv: Sequence[str], timeout: float = 8.0) -> Completed:
+        """Run a program; it gets so many seconds, which most answer in a hundredth of."""
         return self._runner.run(argv, timeout=timeout, env=self.env)
 
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
@@ -101,16 +96,14 @@ class System:
     def fingerprint(self, path: str, hashed: bool) -> str | None:
         """Return ``sha256=BASE64,SIZE`` as a RECORD has it (PEP 376), without ``hashed`` only ``,SIZE``, which takes no reading;
         "" for what is not there, None where it is not known."""
-        if not hashed:
-            try:
+        try:
+            if not hashed:
                 return f",{Path(path).stat().st_size}"
-            except (FileNotFoundError, NotADirectoryError):
-                return ""
-            except (OSError, ValueError):
-                return None
-        content = read_bytes(path)
-        if not isinstance(content, bytes):
-            return "" if content is None else None
+            content = Path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except (OSError, ValueError):
+            return None
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
         return f"sha256={digest.rstrip('=')},{len(content)}"
 
@@ -128,6 +121,11 @@ def which_all(system: System, program: str) -> tuple[str, ...]:
         if folder and path not in paths and system.exists(path):
             paths[path] = None
     return tuple(paths)
+
+
+def folder_of(path: str) -> str:
+    """Return the folder that a path of any system is in, with forward slashes."""
+    return posixpath.dirname(path.replace("\\", "/"))
 
 
 def portable(argv: Sequence[str]) -> tuple[str, ...]:
@@ -149,9 +147,9 @@ def captured(pattern: str | re.Pattern[str], text: str, flags: int = 0) -> str:
 
 
 def whole_number(text: str | None) -> int | None:
-    """The number that a text is, blanks around it aside; None for any other text."""
-    digits = (text or "").strip()
-    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+    """Return the number that a text is, blanks around it aside; None for any other text, and for more than 19 digits."""
+    digits = captured(r"\A\s*([0-9]{1,19})\s*\Z", text or "")
+    if not digits:
         return None
     return int(digits)
 
@@ -162,17 +160,15 @@ class CachingSystem(System):
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self.name, self.machine, self.python, self.env = (
-            system.name,
-            system.machine,
-            system.python,
-            system.env,
-        )
-        self.unreadable = system.unreadable  # type: ignore[method-assign]
-        self._kept: dict[str, dict[tuple[Any, ...], Any]] = {question: {} for question in _QUESTIONS}
+        self.name, self.machine, self.python = system.name, system.machine, system.python
+        self.env = system.env
+        self._kept: dict[str, dict[tuple[Any, ...], Any]] = {}
         self._asking: dict[tuple[str, tuple[Any, ...]], threading.Lock] = {}
-        for question in _QUESTIONS:
-            setattr(self, question, partial(self._answer, question))
+        for question in vars(System):
+            if not question.startswith("_"):
+                self._kept[question] = {}
+                setattr(self, question, partial(self._answer, question))
+        self.unreadable = system.unreadable  # type: ignore[method-assign]
 
     def _answer(self, name: str, *arguments: Any) -> Any:
         """The one answer to a question; who asks while it is being found out waits for it."""

@@ -66,7 +66,7 @@ class EqualFatbins(Struct, frozen=True, forbid_unknown_fields=True):
     relocatable: bool = False
 
 
-class NativeFile(Struct, frozen=True, forbid_unknown_fields=True):
+class NativeFile(Struct, frozen=True):
     """What facts are drawn from of a native file, or why it could not be read."""
 
     format: Literal["elf", "pe", "fatbin", "ptx"] = "elf"
@@ -78,17 +78,15 @@ class NativeFile(Struct, frozen=True, forbid_unknown_fields=True):
     delay_needed: tuple[str, ...] = ()
     fatbins: tuple[EqualFatbins, ...] = ()
     error: str = ""
-    kind: str = ""
 
 
-class SymbolAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+class SymbolAnswer(Struct, frozen=True):
     """The answer to one of :data:`SYMBOL_QUESTIONS`, or why there is none."""
 
     call: str
     arguments: tuple[Any, ...]
     answer: Any = None
     error: str = ""
-    kind: str = ""
 
 
 class RawMachine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -235,7 +233,7 @@ class PlaybackSystem(System):
                 break
         return path.replace("/", "\\") if self._windows else path
 
-    def run(self, argv: Sequence[str], timeout: float) -> Completed:
+    def run(self, argv: Sequence[str], timeout: float = 8.0) -> Completed:
         command = tuple(map(str, argv))
         answer = self._commands.get(self._command_key(command))
         if answer is None:
@@ -247,7 +245,8 @@ class PlaybackSystem(System):
         file = self._at(self._binaries, path)
         if file is None:
             raise FileNotFoundError(2, "No such file or directory", path)
-        _raise_recorded(file)
+        if file.error:
+            raise BinaryError(file.error)
         fatbins: list[Fatbin] = []
         for item in file.fatbins:
             entries = []
@@ -267,7 +266,8 @@ class PlaybackSystem(System):
         recorded = self._symbols.get(json.dumps([question, listed]))
         if recorded is None:
             raise BinaryError(f"{question} was not recorded for this file")
-        _raise_recorded(recorded)
+        if recorded.error:
+            raise BinaryError(recorded.error)
         kind: Any = SymbolNeeds if question == "symbol_needs" else tuple[str, ...]
         return from_json(kind, recorded.answer)
 
@@ -282,12 +282,6 @@ class PlaybackSystem(System):
 
     def nvml(self) -> dict[str, Any]:
         return dict(self.raw.nvml)
-
-
-def _raise_recorded(recorded: SymbolAnswer | NativeFile) -> None:
-    """Raise what was raised when it was recorded."""
-    if recorded.error:
-        raise OSError(recorded.error) if recorded.kind == "OSError" else BinaryError(recorded.error)
 
 
 _OF_BINARY = ("format", "machine", "size", "needed", "rpath", "soname", "delay_needed")

@@ -111,9 +111,7 @@ class RecordingSystem(CachingSystem):
 
 def _document(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Exception):
-        # which of the two it was decides how a probe goes on
-        kind = "OSError" if isinstance(answer, OSError) else "BinaryError"
-        return {"error": str(answer), "kind": kind}
+        return {"error": str(answer)}
     return to_json(packed(answer)) if isinstance(answer, Binary) else {"answer": to_json(answer)}
 
 
@@ -127,7 +125,7 @@ class Redactor:
         for name in ("HOME", "USERPROFILE"):
             home = env.get(name, "")
             usual = _HOMES.match(home)
-            if usual and len(home) > _SHORTEST_HOME:
+            if usual:
                 users.add(usual.group("user"))
             elif len(home) > _SHORTEST_HOME and home != "/root":
                 # outside the usual places (/data/people/ann) it becomes one inside; /root tells nothing

@@ -88,11 +88,14 @@ def test_kinds_of_environments(empty_venv: Path, file: str, text: str, kind: str
 
 
 @pytest.mark.parametrize(("body", "part"), TABLE["an-interpreter-that-does-not-answer"])
-def test_an_interpreter_that_does_not_answer(tmp_path: Path, body: str, part: str) -> None:
+def test_an_interpreter_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, part: str
+) -> None:
+    monkeypatch.setattr(environment, "_TIMEOUT", 0.7)
     broken = tmp_path / "python"
     broken.write_text(f"#!/bin/sh\n{body}\n")
     broken.chmod(0o755)
-    found = environment.probe(SYSTEM, str(broken), timeout=0.7)
+    found = environment.probe(SYSTEM, str(broken))
     assert found.interpreter.value is None
     assert part in found.interpreter.error
     assert found.extensions.value is None
@@ -132,9 +135,10 @@ def test_a_torch_whose_version_file_is_damaged(empty_venv: Path, site_packages: 
     assert "damaged" in found.torch.error
 
 
-def test_a_module_that_hangs_is_a_timeout(empty_venv: Path, site_packages: Path) -> None:
+def test_a_module_that_hangs(empty_venv: Path, site_packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_IMPORT_TIMEOUT", 0.7)
     (site_packages / "sleepy.py").write_text("import time; time.sleep(60)")
-    probe = environment.try_import(SYSTEM, str(empty_venv), "sleepy", timeout=0.7)
+    probe = environment.try_import(SYSTEM, str(empty_venv), "sleepy")
     assert (probe.ok, probe.outcome) == (False, "timeout")
 
 

@@ -12,7 +12,6 @@ from tests.tables import data
 TABLE = data(__file__)
 
 CUDA = ("py", "{splatfix}/facts/machine/probe_cuda.py", "libcuda.so.1")
-NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 
 
 def bus(slot: str, vendor: str, device: str, kind: str = "0x030000") -> dict[str, str]:
@@ -41,7 +40,7 @@ def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
         "/sys/module/nvidia/version": "535.183.01\n",
         **bus("0000:01:00.0", "10de", "2204"),
     }
-    seen = gpus.probe(machine_of(nvml=NO_NVML, files=files))
+    seen = gpus.probe(machine_of(files=files))
     assert [(g.name, g.cc, g.pci_id) for g in seen.gpus.value or ()] == [
         ("NVIDIA GeForce RTX 3090", "8.6", "10de:2204")
     ]
@@ -54,10 +53,8 @@ def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
 def test_lines_of_proc_driver_nvidia_version(
     machine_of: MachineOf, line: str, version: str, is_open: bool
 ) -> None:
-    machine = machine_of(
-        files={"/proc/driver/nvidia/version": f"NVRM version: {line}\nGCC version: x\n"}, nvml=NO_NVML
-    )
-    driver = gpus.probe(machine).driver.value
+    files = {"/proc/driver/nvidia/version": f"NVRM version: {line}\nGCC version: x\n"}
+    driver = gpus.probe(machine_of(files=files)).driver.value
     assert (driver.version, driver.open_module) == (version, is_open)
 
 

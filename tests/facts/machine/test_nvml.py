@@ -63,7 +63,7 @@ def instance(_: str, place: int) -> str:
 
 
 def test_a_card_cut_into_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"card": b"NVIDIA A100-SXM4-40GB", "instance 1": b"NVIDIA A100-SXM4-40GB MIG 1g.5gb"}
+    names = {"card": "NVIDIA A100-SXM4-40GB", "instance 1": "NVIDIA A100-SXM4-40GB MIG 1g.5gb"}
     reply = ask(
         monkeypatch,
         nvmlDeviceGetCount=lambda: 1,
@@ -74,7 +74,7 @@ def test_a_card_cut_into_instances(monkeypatch: pytest.MonkeyPatch) -> None:
         nvmlDeviceGetMigDeviceHandleByIndex=instance,
         nvmlDeviceGetCudaComputeCapability=lambda _: (8, 0),
         nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(total=40, free=30),
-        nvmlDeviceGetPciInfo=lambda _: SimpleNamespace(busId=b"00000000:07:00.0"),
+        nvmlDeviceGetPciInfo=lambda _: SimpleNamespace(busId="00000000:07:00.0"),
         nvmlDeviceGetTotalEccErrors=lambda _, kind, since: 10 * kind + since,
         nvmlDeviceGetRemappedRows=lambda _: [0, 1, 1, 0],
     )
@@ -119,8 +119,8 @@ CARD: dict[str, Any] = {
     "nvmlInit": None,
     "nvmlDeviceGetCount": 1,
     "nvmlDeviceGetHandleByIndex": "handle",
-    "nvmlDeviceGetName": b"NVIDIA GeForce RTX 5090",
-    "nvmlDeviceGetUUID": b"GPU-1",
+    "nvmlDeviceGetName": "NVIDIA GeForce RTX 5090",
+    "nvmlDeviceGetUUID": "GPU-1",
     "nvmlDeviceGetMemoryInfo": types.SimpleNamespace(total=32 << 30, used=9 << 30),
     "nvmlDeviceGetUtilizationRates": types.SimpleNamespace(gpu=93, memory=41),
     "nvmlDeviceGetComputeRunningProcesses_v3": [process(10, 5 << 30), process(11, None)],

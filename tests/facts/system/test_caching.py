@@ -17,7 +17,7 @@ class Slow(System):
         super().__init__(env={})
         self.calls: list[str] = []
 
-    def run(self, argv: Sequence[str], timeout: float) -> Completed:
+    def run(self, argv: Sequence[str], timeout: float = 8.0) -> Completed:
         self.calls.append(argv[0])
         time.sleep(0.1)
         return Completed(tuple(argv), 0, str(len(self.calls)), "", 0.0)
