@@ -456,19 +456,19 @@ CEILINGS = {
     "splatfix/context": 2586,
     "splatfix/core": 1899,
     "splatfix/explain": 1311,
-    "splatfix/facts": 8598,
+    "splatfix/facts": 8587,
     "splatfix/install": 4607,
     "splatfix/kernels": 7252,
     "splatfix/knowledge": 3587,
     "splatfix/model": 1798,
-    "splatfix/plan": 3900,
+    "splatfix/plan": 3899,
     "splatfix/report": 4416,
     "splatfix/scenes": 450,
     "splatfix/wheels": 978,
     "smoke_trainer": 5552,
     "tools": 2511,
     "examples": 58,
-    "tests": 48675,
+    "tests": 48677,
 }
 
 

@@ -17,6 +17,5 @@ from splatfix.facts.environment.packages import (
     recorded_files,
 )
 from splatfix.facts.machine.adapters import same_bus
-from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.facts.system.live import System

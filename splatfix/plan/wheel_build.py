@@ -21,7 +21,7 @@ from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
 from splatfix.facts import checkout as disk
-from splatfix.facts import is_arch_variable, lending_folders
+from splatfix.facts import is_arch_variable
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source, Toolkit
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
@@ -265,13 +265,12 @@ def _settings(facts: Facts, source: Source, tools: Tools, archs: ArchChoice, job
     decide(switches.on, "its setup.py compiles CUDA code then, also where no GPU is in sight", by_setup)
     decide(switches.also, "its setup.py compiles nothing of its own without it", by_setup)
     # folders that the compilers must search too
-    headers, torch = {}, facts.environment.torch.value
+    headers = {}
     if toolkit.found_via == OWN_TOOLKIT:
         # nvcc finds CCCL through nvcc.profile, the host compiler does not
         headers[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
-    lacking = [item.removeprefix("include/") for item in toolkit.missing if item.startswith("include/cu")]
-    if torch and lacking and (borrowed := lending_folders(torch, toolkit.version or "", lacking)):
-        short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
+    if borrowed := dict.fromkeys(toolkit.elsewhere.values()):
+        short = ", ".join(f"include/{header}" for header in toolkit.elsewhere)
         headers[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
     for folder, why in headers.items():
         decide({"CPATH": folder}, why)

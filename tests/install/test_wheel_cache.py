@@ -157,7 +157,7 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
 def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str = "") -> dict[str, str]:
     """What decides on a wheel that is built in an environment at ``folder``, whose torch lends the toolkit headers."""
     site = folder / "lib" / "site-packages"
-    put(site, {"nvidia/cu13/include/cublas_v2.h": ""})
+    lent = {"cublas_v2.h": f"{site}/nvidia/cu13/include"}
     packages = {"setuptools": "80.0", "ninja": "1.11", "pip": folder.name, "nvidia-cublas": cublas}
     facts = machine(
         interpreter=replace(
@@ -167,7 +167,7 @@ def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str =
             site_packages=(str(site),),
         ),
         torch=replace(TORCH, folder=str(site / "torch")),
-        toolkits=(replace(CUDA_13, missing=("include/cublas_v2.h",)),),
+        toolkits=(replace(CUDA_13, missing=("include/cublas_v2.h",), elsewhere=lent),),
         host=compilers("12.2.0", folder=str(folder / "bin")),
         packages=packages,
         variables={"CPATH": cpath} if cpath else {},

@@ -16,7 +16,7 @@ from splatfix.plan.tools import OWN_TOOLKIT
 from splatfix.plan.wheel_build import Jobs, compiler_cache, share_jobs
 from tests.tables import data
 
-from .machines import CUDA_13, NEW_DRIVER, RTX_5080, TORCH, changed, cuda_source, machine, refused
+from .machines import CUDA_13, NEW_DRIVER, RTX_5080, changed, cuda_source, machine, refused
 from .test_install_plan import build_of, plan
 from .test_install_plan import refused as no_plan
 
@@ -122,18 +122,20 @@ def test_what_we_read_is_what_torch_decides(tmp_path: Path, monkeypatch: pytest.
             assert bool(extension._get_cuda_arch_flags(flags)) == by_torch, flags
 
 
-SLIM = replace(CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",))
+LENT = "/env/nvidia/cu13/include"
+SLIM = replace(
+    CUDA_13,
+    found_via=OWN_TOOLKIT,
+    missing=("include/cublas_v2.h",),
+    elsewhere={"cublas_v2.h": LENT},
+)
 
 
 def test_every_folder_of_headers_is_searched(tmp_path: Path) -> None:
-    """A toolkit of ours that lacks cublas: its own CCCL and torch's headers, and the user's own last."""
-    lent = tmp_path / "nvidia" / "cu13" / "include"
-    lent.mkdir(parents=True)
-    (lent / "cublas_v2.h").write_text("")
-    torch = replace(TORCH, folder=str(tmp_path / "torch"))
-    facts = machine(torch=torch, toolkits=(SLIM,), variables={"CPATH": "/mine"})
+    """A toolkit of ours that lacks cublas: its own CCCL and the environment's headers, and the user's own last."""
+    facts = machine(toolkits=(SLIM,), variables={"CPATH": "/mine"})
     build = build_of(plan(cuda_source(tmp_path / "source"), facts))
-    assert build.variables["CPATH"] == f"{SLIM.root}/include/cccl:{lent}:/mine"
+    assert build.variables["CPATH"] == f"{SLIM.root}/include/cccl:{LENT}:/mine"
     said = [reason.text for reason in build.reasons if reason.text.startswith("CPATH=")]
     assert len(said) == 2 and "include/cublas_v2.h" in said[1]
 

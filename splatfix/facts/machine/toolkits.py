@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.facts.machine.libraries import cub_version
 from splatfix.facts.system.live import System, captured, folder_of, which_all, whole_number
 from splatfix.facts.system.parallel import each
-from splatfix.model import Fact, Toolkit, ToolkitChoice, Torch
+from splatfix.model import Fact, Toolkit, ToolkitChoice
 
 _TARGETS = ("x86_64-linux", "sbsa-linux", "aarch64-linux")
 _WINDOWS = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
@@ -70,15 +69,6 @@ def probe(system: System, brought: Sequence[str] = ()) -> Fact[tuple[Toolkit, ..
     toolkits = each(lambda pair: _describe(system, *pair, includes), by_root.items())
     searched = "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages"
     return Fact(tuple(toolkits), searched)
-
-
-def lending_folders(torch: Torch, version: str, headers: Iterable[str]) -> tuple[str, ...]:
-    """Include folders of torch's own CUDA packages that hold one of these headers, for a toolkit of that version."""
-    packages = Path(torch.folder).parent / "nvidia"
-    # CUDA 13 packages share one folder, older ones have one each
-    candidates = [packages / f"cu{version.partition('.')[0]}", *sorted(packages.glob("cu[bs]*"))]
-    folders = [candidate / "include" for candidate in candidates]
-    return tuple(str(folder) for folder in folders if any((folder / header).exists() for header in headers))
 
 
 def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
