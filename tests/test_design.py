@@ -456,7 +456,7 @@ CEILINGS = {
     "splatfix/context": 2586,
     "splatfix/core": 1899,
     "splatfix/explain": 1311,
-    "splatfix/facts": 8587,
+    "splatfix/facts": 8592,
     "splatfix/install": 4607,
     "splatfix/kernels": 7252,
     "splatfix/knowledge": 3587,

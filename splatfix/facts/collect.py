@@ -46,10 +46,13 @@ def gather(
     # a recording refuses a folder in use before anything is asked
     live = CachingSystem(asked_of) if record is None else RecordingSystem(asked_of, record)
     interpreter = live.python if python is None else python
-    described = environment.describe(live, interpreter) if interpreter else ""
-    sites = () if isinstance(described, str) else described.site_packages
-    brought = toolkits.packaged(live, sites)
-    # the machine's slow questions are under way while the environment is read
+
+    def brought() -> tuple[str, ...]:
+        # the same question as that of environment.probe, so that it is asked once
+        described = environment.describe(live, interpreter) if interpreter else ""
+        return () if isinstance(described, str) else toolkits.packaged(live, described.site_packages)
+
+    # the machine's slow questions are under way while the environment answers, also one that hangs
     machine_job = Job(lambda: machine.probe(live, folder_of(folder_of(interpreter)), brought))
     found = environment.probe(live, interpreter) if interpreter else _no_environment(chosen)
     modules = [item.module for item in found.extensions.value or () if try_imports and item.importable]

@@ -32,18 +32,20 @@ _DECIDING = re.compile("|".join(TABLES["deciding_variables"]))
 _NO_NAMES = ("System Product Name", "To Be Filled By O.E.M.", "Default string")
 
 
-def probe(system: System, environment: str = "", brought: Sequence[str] = ()) -> MachineFacts:
+def probe(
+    system: System, environment: str = "", brought: Callable[[], Sequence[str]] = tuple
+) -> MachineFacts:
     """Return everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
 
     Args:
         environment: the target environment's folder, whose compilers are looked at too.
-        brought: the folders of that environment's NVIDIA packages (:func:`toolkits.packaged`).
+        brought: gives the folders of that environment's NVIDIA packages; it may wait until its Python has answered.
     """
     answers = parallel(
         gpu.for_all_gpus(system, LIMIT),
         {
             "gpus": lambda: gpu.probe(system),
-            "toolkits": lambda: toolkits.probe(system, brought),
+            "toolkits": lambda: toolkits.probe(system, brought()),
             "compilers": lambda: compilers.probe(system, environment),
             "tools": lambda: compilers.tools(system),
             "resources": lambda: resources.probe(system),
@@ -82,7 +84,7 @@ def _decides(variable: str) -> bool:
 def _look(system: System, name: str) -> Fact[Any]:
     only, look = _FACTS[name]
     if only and system.name != only:
-        return unknown(f"looked at on {only} only")
+        return unknown(f"looked at on {only.capitalize()} only")
     return look(system)
 
 
