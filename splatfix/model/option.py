@@ -210,7 +210,8 @@ class Replacement(Struct, frozen=True, forbid_unknown_fields=True):
     def renderer(self) -> str:
         """The smoke trainer's renderer that calls a rasterizer among them: ``inria``, also where they are not known, or
         ``gsplat``; "" where none of them is one."""
-        if not self.dropins or any("rasterization" in name for name in self.names):
+        # as the trainer calls it: surfels and gsplat's twins are called otherwise
+        if not self.dropins or any(name.startswith("diff_gaussian_rasterization") for name in self.names):
             return "inria"
         return "gsplat" if "gsplat" in self.names else ""
 

@@ -62,7 +62,7 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
         memory = f"{checked.host_bytes / 2**30:.2f} GiB to load it with Inria's trainer (computed)"
     return (
         ("layout", scene.layout or "none"),
-        ("images", f"{len(scene.images)} in the reconstruction, {counted(len(scene.photos), 'file')}"),
+        ("images", f"{len(scene.images)} in the reconstruction, {counted(len(scene.present), 'file')}"),
         ("size", few([f"{width}x{height}" for width, height in sorted(sizes)])),
         ("cameras", f"{scene.cameras} ({few(models) or 'an angle of view'})"),
         ("points", points),

@@ -48,7 +48,7 @@ def test_a_plan_without_compilers() -> None:
     assert all("on a GPU" in step.reasons[0].text for step in made_of)
     assert {item.why for item in made.considered} == {"--backend nvrtc was asked for; it needs no toolkit"}
     assert RungName.BUILT in made.proves and RungName.COMPUTES not in made.proves
-    assert "On one GPU so far" in made.notes[0]
+    assert "on one GPU so far" in made.notes[0]
 
 
 CPU = machine(torch=replace(TORCH, cuda=None))

@@ -166,9 +166,10 @@ def test_no_option_installs_a_torch_without_a_wheel(python: str, glibc: str) -> 
                 assert step.tag == "cpu" or step.tag in {build.tag for build in row.builds}, step
 
 
-def test_without_a_rasterizer_there_is_no_training() -> None:
-    """The rungs above loading are shown by level 2 (numbers) and, with a rasterizer alone, by a training."""
-    options = find_options(Goal(), healthy(), sources=extensions(simple_knn=()))
+@pytest.mark.parametrize("name", ["simple_knn", "diff_surfel_rasterization"])
+def test_without_a_rasterizer_of_the_trainer_s_there_is_no_training(name: str) -> None:
+    """The rungs above loading are shown by level 2 (numbers) and, where the smoke trainer calls the rasterizer, by a training."""
+    options = find_options(Goal(), healthy(), sources=extensions(**{name: ()}))
     option = plan(options, OptionKind.DROPIN)
     (confirmed,) = (argv(step) for step in option.steps if isinstance(step, Confirm))
     assert confirmed[1:4] == ("certify", "--level", "2") and RungName.COMPUTES in option.proves

@@ -26,7 +26,7 @@ from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.dropins import host_obstacle, imports_of_hosts, usable_dropins
 from splatfix.plan.tools import NoCuda, usable_python, usable_torch
 
-_CAVEAT_ON_GPU = "On one GPU so far, an H200, they agree with float64; for others they were emulated on a CPU"
+_CAVEAT_ON_GPU = "our kernels agree with float64 on one GPU so far, an H200; others were emulated on a CPU"
 _KINDS = {"pure": OptionKind.DROPIN, "nvrtc": OptionKind.NVRTC}
 _FIRST_NVRTC = (11, 2)
 """The first that tells what it compiles for (nvrtcGetSupportedArchs); see splatfix/kernels/nvrtc.py."""
@@ -124,7 +124,7 @@ def _option(
     if replacement.native:
         lacking = f"{', '.join(item.module for item in replacement.native)} must be built natively"
     elif not replacement.renderer:
-        lacking = "none of these is a rasterizer, which a training needs"
+        lacking = "a training needs a rasterizer that the smoke trainer calls, and none of these is one"
     if lacking:
         plan = without_rungs(plan, (RungName.TRAINS, RungName.REPRODUCES), lacking)
     return plan
