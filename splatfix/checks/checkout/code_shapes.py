@@ -8,7 +8,7 @@ tell from the file alone is left out: a function that other files call may be ca
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.facts.source.program import ShapePattern
@@ -27,7 +27,7 @@ _NO_IMAGE = re.compile(r"name|path|width|height|size|id", re.IGNORECASE)
 
 
 class Code:
-    """The syntax tree of a file, walked once for all that is looked for in it."""
+    """The syntax tree of a file."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.nodes = tuple(ast.walk(tree))
@@ -46,7 +46,7 @@ class Code:
 
     @cached_property
     def without_autograd(self) -> set[ast.AST]:
-        """What has autograd off inside, and functions whose every call in the file is in such, and so on up."""
+        """Return what has autograd off inside, and functions whose every call in the file is in such, and so on up."""
         covered = set(filter(_is_without_autograd, self.nodes))
         functions = [node for node in self.nodes if isinstance(node, _FUNCTIONS)]
         calls: dict[str, list[ast.Call]] = {function.name: [] for function in functions}
@@ -64,7 +64,7 @@ class Code:
 
 
 def evaluations_with_autograd(code: Code) -> list[int]:
-    """Lines of loops that draw views and measure them with autograd on: every view keeps what its backward pass would need."""
+    """Return the lines of loops that draw and measure views with autograd on: each keeps what its backward pass would need."""
     called = {last_name(call.func) for call in code.calls}
     lines = []
     for loop in code.loops:
@@ -84,7 +84,7 @@ def evaluations_with_autograd(code: Code) -> list[int]:
 
 
 def images_kept_on_the_gpu(code: Code) -> list[int]:
-    """Lines that keep a view's image on the GPU, whatever options say: ``self.original_image = image.cuda()``."""
+    """Return the lines that keep a view's image on the GPU, whatever options say: ``self.original_image = image.cuda()``."""
     lines = set()
     for owner in code.nodes:
         if not isinstance(owner, ast.ClassDef) or not _VIEW.search(owner.name):
@@ -105,7 +105,7 @@ def images_kept_on_the_gpu(code: Code) -> list[int]:
 
 
 def graphs_kept(code: Code) -> list[int]:
-    """Lines in a training loop that add a loss with its graph to something from before the loop."""
+    """Return the lines in a training loop that add a loss with its graph to something from before the loop."""
     lines = set()
     for loop in code.loops:
         losses = set()
@@ -135,7 +135,7 @@ def graphs_kept(code: Code) -> list[int]:
 
 
 def cache_emptied_in_the_loop(code: Code) -> list[int]:
-    """Lines of ``torch.cuda.empty_cache()`` in each iteration of a training loop, under no condition."""
+    """Return the lines of ``torch.cuda.empty_cache()`` in each iteration of a training loop, under no condition."""
     lines = set()
     for loop in filter(_calls_backward, code.loops):
         statements = list(loop.body)
@@ -179,7 +179,7 @@ def _inside(
 
 
 def _is_without_autograd(node: ast.AST) -> bool:
-    """A ``with torch.no_grad()``, a function decorated so, or one that calls ``set_grad_enabled``."""
+    """Tell whether it is a ``with torch.no_grad()``, a function decorated so, or one that calls ``set_grad_enabled``."""
     switches: list[ast.expr] = []
     if isinstance(node, (ast.With, ast.AsyncWith)):
         switches = [item.context_expr for item in node.items]
@@ -261,15 +261,16 @@ file is imported; and who finds the lines."""
 def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:
     """List what a checkout's sources are to be searched for, so that the checks can judge them."""
     patterns: list[SourcePattern | NamePattern] = []
+    code_of = lru_cache(maxsize=1)(Code)  # a file is walked once for all that is looked for in it
     for breakage in breakages():
         if breakage.look_for:
             patterns.append(breakage.look_for)
         if breakage.uses:
-            patterns.append(by_shape(breakage.uses))
+            patterns.append(by_shape(breakage.uses, code_of))
     return tuple(patterns)
 
 
-def by_shape(pattern: NamePattern) -> NamePattern:
+def by_shape(pattern: NamePattern, code_of: Callable[[ast.Module], Code] = Code) -> NamePattern:
     """Return what is looked for where the name stands for code that no name tells; else the same pattern."""
     name = next(iter(pattern.names))
     if name not in _BY_SHAPE:
@@ -277,6 +278,6 @@ def by_shape(pattern: NamePattern) -> NamePattern:
     mention, at_import, find = _BY_SHAPE[name]
 
     def find_lines(tree: ast.Module) -> list[int]:
-        return find(Code(tree))
+        return find(code_of(tree))
 
     return ShapePattern(pattern.key, pattern.names, mention, at_import, find_lines)

@@ -34,7 +34,7 @@ class SceneSize(Struct, frozen=True):
 
 
 def read_scene_size(folder: Path) -> SceneSize | str:
-    """The size of a scene, or why the folder is none, or a damaged one."""
+    """Return the size of a scene, or why the folder is none, or a damaged one."""
     if not is_folder(folder):
         return f"there is no folder {folder}"
     scene = read_scene(folder)
@@ -49,7 +49,7 @@ def read_scene_size(folder: Path) -> SceneSize | str:
 
 
 def size_of(scene: Scene) -> SceneSize | None:
-    """The size of a scene that was read; None where it has no images, or nothing tells how large they are."""
+    """Return the size of a scene that was read; None where it has no images, or nothing tells how large they are."""
     if not scene.images:
         return None
     photo = scene.photos.get(scene.images[0].path) or Photo("", 0)
@@ -65,7 +65,7 @@ def size_of(scene: Scene) -> SceneSize | None:
 
 
 def most_in_view(scene: Scene) -> float | None:
-    """Share of the points in or near the view that shows most of them; None where there are no points.
+    """Return the share of the points in or near the view that shows most of them; None where there are no points.
 
     A Gaussian reaches beyond its center: points up to a part of the image's width beside it count.
     """
