@@ -14,8 +14,6 @@ from smoke_trainer.errors import PackageMissing
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 # Module -> the name of its package.
 PACKAGES: Dict[str, str] = {"torch": "torch", "numpy": "numpy", "PIL": "Pillow"}
-
-
 NEEDS = "the smoke trainer needs torch, numpy and Pillow"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import List, Tuple
 
 import numpy as np
 
@@ -57,8 +56,6 @@ class Distortion:
 
 
 NO_DISTORTION = Distortion()
-
-
 Array = np.ndarray
 
 
@@ -94,7 +91,12 @@ def pinhole_for(source: Camera, lens: Distortion) -> Camera:
     bisection between 1x and 4x. All pixels of the border are asked and a grid inside: a lens bends smoothly, and a scene
     may have a camera for each of its images.
     """
-    rows, columns = _border_and_grid(source.height, source.width)
+    asked = np.zeros((source.height, source.width), dtype=bool)
+    asked[[0, -1]] = True
+    asked[:, [0, -1]] = True
+    inside = [np.linspace(0, side - 1, 33).round().astype(int) for side in asked.shape]
+    asked[np.ix_(*inside)] = True
+    rows, columns = np.nonzero(asked)
 
     def fits(factor: float) -> bool:
         pixels = _positions(rows, columns, source.zoomed(factor), source, lens)
@@ -110,14 +112,3 @@ def pinhole_for(source: Camera, lens: Distortion) -> Camera:
         else:
             low = middle
     return source.zoomed(high)
-
-
-def _border_and_grid(height: int, width: int, steps: int = 33) -> Tuple[Array, Array]:
-    """Rows and columns of all pixels of an image's border, and of a grid of them inside."""
-    across, down = np.arange(width), np.arange(height)
-    inner = np.meshgrid(
-        np.linspace(0, height - 1, steps).round(), np.linspace(0, width - 1, steps).round(), indexing="ij"
-    )
-    rows: List[Array] = [np.zeros(width), np.full(width, height - 1), down, down, inner[0].ravel()]
-    columns: List[Array] = [across, across, np.zeros(height), np.full(height, width - 1), inner[1].ravel()]
-    return np.concatenate(rows), np.concatenate(columns)

@@ -37,24 +37,18 @@ def find_model(root: Path) -> Path:
 
 
 def read_colmap(root: Path) -> Reconstruction:
-    """Read the model below `root`; raises SceneError, with the file's name, for anything damaged."""
+    """Read the model below `root`; raises SceneError, with the file's name, for anything damaged, and OSError."""
     folder = find_model(root)
     # COLMAP itself prefers the binary files where both lie there.
     layout, suffix = "colmap-text", ".txt"
     if is_file(folder / "images.bin"):
         layout, suffix = "colmap-binary", ".bin"
-    paths = [folder / f"{stem}{suffix}" for stem in ("cameras", "images", "points3D")]
-    for path in paths:
-        if not is_file(path):
-            raise SceneError(
-                f"{path} is missing", "a COLMAP model has three files", "copy the whole sparse/0 folder again"
-            )
-    cameras = {
-        number: lens_from_parameters(model, width, height, list(parameters), paths[0])
-        for number, model, width, height, parameters, _ in rows.read_cameras(paths[0], MAX_IMAGES)
-    }
-    images, notes = _registered(list(rows.read_images(paths[1], MAX_IMAGES)), cameras, paths[1], root)
-    xyz, rgb = read_points(paths[2])
+    cameras: Dict[int, Lens] = {}
+    where = folder / f"cameras{suffix}"
+    for number, model, width, height, parameters, _ in rows.read_cameras(where, MAX_IMAGES):
+        cameras[number] = lens_from_parameters(model, width, height, list(parameters), where)
+    images, notes = _read_images(folder / f"images{suffix}", cameras, root)
+    xyz, rgb = read_points(folder / f"points3D{suffix}")
     finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
     if not finite.all():
         notes.append(f"{int((~finite).sum())} points without finite coordinates are left out")
@@ -102,11 +96,10 @@ def rotation_from_quaternion(q: Array, where: Path) -> Array:
     )
 
 
-def _registered(
-    found: List[rows.ImageRow], cameras: Dict[int, Lens], where: Path, root: Path
-) -> Tuple[List[RegisteredImage], List[str]]:
+def _read_images(path: Path, cameras: Dict[int, Lens], root: Path) -> Tuple[List[RegisteredImage], List[str]]:
+    """Read the images, and notes on those that are left out."""
     images, notes = [], []
-    for name, camera_id, numbers, _ in found:
+    for name, camera_id, numbers, _ in rows.read_images(path, MAX_IMAGES):
         if camera_id not in cameras:
             notes.append(f"image {name} refers to camera {camera_id}, which is not in the model; left out")
             continue
@@ -115,11 +108,11 @@ def _registered(
             notes.append(f"image {name} has a position that is not a number; left out")
             continue
         pose = np.eye(4)
-        pose[:3, :3] = rotation_from_quaternion(q, where)
+        pose[:3, :3] = rotation_from_quaternion(q, path)
         pose[:3, 3] = t
         mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if is_file(m)), None)
         camera, lens = cameras[camera_id]
-        images.append(RegisteredImage(name, "images", camera, pose, lens, mask))
+        images.append(RegisteredImage(name, "images", name, camera, pose, lens, mask))
     return images, notes
 
 

@@ -11,8 +11,8 @@ from typing import Callable, Dict
 import torch
 from torch import Tensor
 
+from smoke_trainer.backends import to_device
 from smoke_trainer.model import GROUPS, Gaussians, logit
-from smoke_trainer.transfer import to_device
 from splatfix.kernels import projection
 from splatfix.kernels.helpers import binomial_table, compute_relocation
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from smoke_trainer.data.camera import Distortion, distort_points
 from smoke_trainer.data.colmap import lens_from_parameters, read_colmap
+from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
 from tests.smoke_trainer.tiny import FUZZ, TINY, TRUTH
 from tests.tables import data
@@ -65,9 +66,9 @@ def test_an_image_with_an_unknown_camera_is_named_and_left_out(scene_folder):
 def test_a_missing_file_is_named(name, scene_folder):
     folder = scene_folder("colmap-binary")
     (folder / SPARSE / f"{name}.bin").unlink()
-    message = "no COLMAP model" if name == "images" else f"{name}.bin is missing"
+    message = "no COLMAP model" if name == "images" else f"{name}.bin cannot be read"
     with pytest.raises(SceneError, match=message):
-        read_colmap(folder)
+        load_scene(str(folder))
 
 
 @pytest.mark.parametrize("name", ["cameras", "images", "points3D"])

@@ -61,10 +61,10 @@ def test_every_sample_has_a_standard_preset_with_a_floor():
 )
 def test_a_preset_exceeds_its_floor(preset, scene, tmp_path):
     arguments = [scene, "--preset", preset, "--seed", "7", "--out", str(tmp_path / scene)]
-    document = train(config_from(parser().parse_args(arguments))).document
-    assert document["heldout"]["psnr"] > config.PRESETS[preset][scene].psnr_floor
+    record = train(config_from(parser().parse_args(arguments))).record
+    assert record.heldout.psnr > config.PRESETS[preset][scene].psnr_floor
     if preset == "quick":
-        assert document["heldout"]["psnr"] > document["initial_heldout"]["psnr"] + 6.0
-        counts = document["gaussians"]
-        assert counts["cloned"] > 0 and counts["split"] > 0 and counts["pruned"] > 0
-        assert document["opacity_resets"] == 1
+        assert record.heldout.psnr > record.initial_heldout.psnr + 6.0
+        counts = record.gaussians
+        assert counts.cloned > 0 and counts.split > 0 and counts.pruned > 0
+        assert record.opacity_resets == 1

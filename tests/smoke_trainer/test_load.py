@@ -205,8 +205,8 @@ def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_ru
     distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
     assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1
     assert not any("show none of the points" in note for note in scene.notes)
-    document = train(short_run(5, scene=str(folder), random_points=2000)).document
-    assert document["status"] == "ok" and document["gradients"]["xyz"]["min"] > 0
+    record = train(short_run(5, scene=str(folder), random_points=2000)).record
+    assert record.status == "ok" and record.gradients["xyz"].min > 0
 
 
 def test_extent_is_the_cameras_spread(scene_folder):

@@ -153,7 +153,7 @@ def test_an_unreadable_scene_does_not_stop_the_others(scene_folder, tmp_path, ca
     (tmp_path / "data" / "broken" / "sparse" / "0" / "cameras.bin").write_bytes(b"")
     out = tmp_path / "out"
     assert main(["--data", str(tmp_path / "data"), "--out", str(out), "--iterations", "3"]) == 3
-    assert "cameras.bin ends too early" in capsys.readouterr().err
+    assert "cameras.bin is empty" in capsys.readouterr().err
     status = {
         name: json.loads((out / name / "result.json").read_text())["status"] for name in ("broken", "sound")
     }

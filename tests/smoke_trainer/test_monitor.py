@@ -105,11 +105,11 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
 
 def test_evaluate_every_reports_heldout_psnr(short_run):
     states: list[ProgressState] = []
-    report = train(short_run(15, evaluate_every=5), states.append).document
+    report = train(short_run(15, evaluate_every=5), states.append).record
     on_the_way = {state.iteration: state.heldout_psnr for state in states if state.heldout_psnr is not None}
     assert set(on_the_way) == {5, 10, 15}
-    assert on_the_way[10] > report["initial_heldout"]["psnr"]
-    assert on_the_way[10] != on_the_way[15] == report["heldout"]["psnr"], "the last line has the result's"
+    assert on_the_way[10] > report.initial_heldout.psnr
+    assert on_the_way[10] != on_the_way[15] == report.heldout.psnr, "the last line has the result's"
     states.clear()
     train(short_run(3, out="without"), states.append)
     assert [state.iteration for state in states if state.heldout_psnr is not None] == [3]

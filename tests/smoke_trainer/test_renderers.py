@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from smoke_trainer.backends import engine_in_use
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
-from smoke_trainer.identity import engine_in_use
 from smoke_trainer.model import Splats
 from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer, variant_of
 from splatfix.certify.prerequisites import NOT_CALLED
@@ -267,5 +267,5 @@ def test_cuda_kernels_are_named_where_they_ran(
 
 def test_without_them_nothing_is_renamed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "ran", {})  # other tests of this process ran some
-    for module in ("gsplat", "fused_ssim", "splatfix.kernels.knn"):
+    for module in ("gsplat", "fused_ssim", "splatfix.kernels.ssim"):
         assert engine_in_use(module, "cuda") == "cuda"
