@@ -42,7 +42,7 @@ def save(run: Run) -> None:
     """Write checkpoint.pt to the run's output folder, atomically."""
     run.monitor.flush()
     model, strategy, monitor = run.model, run.strategy, run.monitor
-    before = run.initial_quality or ImageQuality()  # known from the first iteration on
+    before = run.initial_quality or ImageQuality()
     payload = {
         "format": FORMAT,
         "iteration": run.iteration,
@@ -60,7 +60,9 @@ def save(run: Run) -> None:
             "counts": dict(monitor.counts),
             "opacity_resets": monitor.opacity_resets,
             "peak_gaussians": monitor.peak_gaussians,
-            "initial_quality": _floats([before.psnr, before.ssim, before.l1]),
+            "initial_quality": _floats(
+                [value for value in (before.psnr, before.ssim, before.l1) if value is not None]
+            ),
         },
     }
     path = run.config.out / "checkpoint.pt"
@@ -103,7 +105,8 @@ def resume(run: Run, path: Path) -> None:
     run.initial_count = rest["initial_count"]
     run.iteration = payload["iteration"]
     run.remaining_views = rest["remaining_views"]
-    run.initial_quality = ImageQuality(*rest["initial_quality"].tolist(), len(run.scene.test))
+    psnr, ssim, l1 = rest["initial_quality"].tolist()
+    run.initial_quality = ImageQuality(psnr, ssim, l1, len(run.scene.test))
     monitor.rewind(run.iteration)
     monitor.losses = rest["losses"].tolist()
     monitor.norms = {name: rest["norms"][name].tolist() for name in GROUPS}

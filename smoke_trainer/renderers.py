@@ -141,34 +141,6 @@ def reference_settings(
     }
 
 
-class TorchRenderer(Renderer):
-    """Our own rasterizer in PyTorch, on any device."""
-
-    kind = "torch"
-
-    def __init__(self, device: torch.device, antialiasing: bool) -> None:
-        engine = f"torch-{device.type}"
-        super().__init__(rasterizer.__name__, splatfix.__version__, engine, rasterizer.rasterize)
-        self._antialiasing = antialiasing
-
-    def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
-        self.calls += 1
-        settings = rasterizer.GaussianRasterizationSettings(
-            **reference_settings(camera, splats, background, self._antialiasing)
-        )
-        means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
-        drawn = rasterizer.rasterize(
-            settings,
-            splats.means,
-            means2d,
-            splats.opacities,
-            shs=splats.shs,
-            scales=splats.scales,
-            rotations=splats.rotations,
-        )
-        return RenderOutput(drawn.color, drawn.radii, means2d)
-
-
 class GsplatRenderer(Renderer):
     """gsplat's CUDA kernels (1.0 and later), or splatfix's drop-in for its compiled module, which runs on any device."""
 
@@ -243,16 +215,17 @@ class InriaRenderer(Renderer):
     """
 
     kind = "inria"
+    module = MODULE
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
-        self._module = import_extension(MODULE, "run `splatfix diagnose`, or use --renderer torch")
+        self._module = import_extension(self.module, "run `splatfix diagnose`, or use --renderer torch")
         self._fields: Tuple[str, ...] = tuple(self._module.GaussianRasterizationSettings._fields)
         self._arguments = set(inspect.signature(self._module.GaussianRasterizer.forward).parameters)
         self._antialiasing = antialiasing
         hint = "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch"
-        engine = engine_of(MODULE, device, hint)
+        engine = engine_of(self.module, device, hint)
         # no variant tells its version
-        super().__init__(MODULE, variant_of(self._fields), engine, self._module.GaussianRasterizer)
+        super().__init__(self.module, variant_of(self._fields), engine, self._module.GaussianRasterizer)
         if antialiasing and "antialiasing" not in self._fields:
             raise RendererUnavailable(
                 f"the installed {MODULE} ({self.version}) has no antialiasing",
@@ -264,8 +237,22 @@ class InriaRenderer(Renderer):
         """Render; the gradient of `means2d` is in NDC units already."""
         self.calls += 1
         means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
+        inputs: Dict[str, Any] = {
+            "means3D": splats.means,
+            "means2D": means2d,
+            "opacities": splats.opacities,
+            "shs": splats.shs,
+            "scales": splats.scales,
+            "rotations": splats.rotations,
+        }
+        if "dc" in self._arguments:
+            inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
+        if "scores" in self._arguments:
+            inputs["scores"] = torch.zeros_like(splats.opacities)
+        if "means2D_abs" in self._arguments:
+            inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=means2d.requires_grad)
         settings = self._settings(camera, splats, background)
-        drawn = self._module.GaussianRasterizer(settings)(**self._inputs(splats, means2d))
+        drawn = self._module.GaussianRasterizer(settings)(**inputs)
         if not isinstance(drawn, tuple) or len(drawn) < 2:
             raise RendererUnavailable(
                 f"the installed {MODULE} returns {type(drawn).__name__}, not (color, radii, ...)",
@@ -301,23 +288,21 @@ class InriaRenderer(Renderer):
         known = {field: values[field] for field in self._fields if field in values}
         return self._module.GaussianRasterizationSettings(**known)
 
-    def _inputs(self, splats: Splats, means2d: Tensor) -> Dict[str, Any]:
-        inputs: Dict[str, Any] = {
-            "means3D": splats.means,
-            "means2D": means2d,
-            "opacities": splats.opacities,
-            "scales": splats.scales,
-            "rotations": splats.rotations,
-        }
-        if "dc" in self._arguments:
-            inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
-        else:
-            inputs["shs"] = splats.shs
-        if "scores" in self._arguments:
-            inputs["scores"] = torch.zeros_like(splats.opacities)
-        if "means2D_abs" in self._arguments:
-            inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=means2d.requires_grad)
-        return inputs
+
+class TorchRenderer(InriaRenderer):
+    """Our own rasterizer in PyTorch, on any device, by the calls that it shares with Inria's."""
+
+    kind = "torch"
+    module = rasterizer.__name__
+
+    def __init__(self, device: torch.device, antialiasing: bool) -> None:
+        super().__init__(device, antialiasing)
+        self.version = splatfix.__version__
+
+    def _settings(self, camera: RenderCamera, splats: Splats, background: Tensor) -> Any:
+        # its other fields, which are for the variants that it stands in for, have defaults of their own
+        shared = reference_settings(camera, splats, background, self._antialiasing)
+        return rasterizer.GaussianRasterizationSettings(**shared)
 
 
 RENDERERS = {"torch": TorchRenderer, "gsplat": GsplatRenderer, "inria": InriaRenderer}

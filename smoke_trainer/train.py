@@ -196,7 +196,8 @@ def evaluate(run: Run, previews: Optional[str] = None) -> ImageQuality:
     run.monitor.memory.end("eval")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
     quality = mean.result()
-    if not math.isfinite(quality.psnr + quality.ssim + quality.l1):
+    numbers = (quality.psnr, quality.ssim, quality.l1)
+    if not all(value is not None and math.isfinite(value) for value in numbers):
         raise TrainingFailed(
             f"held-out quality is not a number after iteration {run.iteration}",
             "the renderer or SSIM returned infinite values for a held-out view",

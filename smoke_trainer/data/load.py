@@ -143,8 +143,8 @@ def _present(
         folders = {factor: f"{image.folder}_{factor}" for factor in PREPARED if image.folder}
         folders[1] = image.folder
         files: Files = {}
-        for factor, folder in folders.items():
-            path = root / folder / image.file
+        for factor, name in folders.items():
+            path = root / name / image.file
             if is_file(path):
                 files[factor] = path
         if files:
