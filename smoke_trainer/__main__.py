@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 from smoke_trainer.config import PAPER_ITERATIONS, Preset, TrainConfig, preset_for, scaled_to
 from smoke_trainer.data.find import BUDGET_REFINE_EVERY, FoundScene, layout_of, locate, survey
 from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
-from smoke_trainer.process import require, run_to_pipe
+from smoke_trainer.process import end_with_the_pipe, require
 from smoke_trainer.progress import show_progress
 
 if TYPE_CHECKING:
@@ -180,4 +180,5 @@ def _print_json(event: Dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_to_pipe(main))
+    end_with_the_pipe()
+    sys.exit(main())

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from smoke_trainer.errors import PackageMissing
 
-BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 # Module -> the name of its package.
 PACKAGES: Dict[str, str] = {"torch": "torch", "numpy": "numpy", "PIL": "Pillow"}
 NEEDS = "the smoke trainer needs torch, numpy and Pillow"
@@ -69,16 +67,7 @@ class GracefulInterrupt:
         self.requested = True
 
 
-def run_to_pipe(command: Callable[[], int]) -> int:
-    """The command's exit code, or BROKEN_PIPE if the reader of its standard output has gone (`... | head`)."""
-    try:
-        try:
-            code = command()
-        finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()  # at exit its failure could not be caught
-        return code
-    except BrokenPipeError:
-        # Discard the buffer, or Python would flush it again at exit, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+def end_with_the_pipe() -> None:
+    """End without a word, as other programs do, where the reader of standard output has gone (`... | head`)."""
+    if hasattr(signal, "SIGPIPE"):  # not on Windows
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -1,6 +1,6 @@
 """Progress while training: JSON lines on stdout, a live line on a terminal (with rich), plain lines elsewhere.
 
-Standard library only, and rich where it is: splatfix certify imports `words`, so that a terminal, a log and a report say the same.
+Standard library only, and rich where it is: splatfix certify imports `words`, so that terminal, log and report say the same.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import platform
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
@@ -169,20 +169,9 @@ def config_summary(config: TrainConfig) -> Config:
         budget = config.densify.budget
     elif config.strategy == "mcmc":
         cap = config.densify.cap_max
-    return Config(
-        preset=config.preset,
-        iterations=config.iterations,
-        psnr_floor=config.psnr_floor,
-        renderer=config.renderer,
-        device=config.device,
-        resolution=config.resolution,
-        strategy=config.strategy,
-        sh_degree=config.sh_degree,
-        budget=budget,
-        cap=cap,
-        background=config.background,
-        seed=config.seed,
-    )
+    # of one name in both
+    shared = {row.name: getattr(config, row.name) for row in fields(Config) if hasattr(config, row.name)}
+    return Config(**shared, budget=budget, cap=cap)
 
 
 def versions() -> Dict[str, Optional[str]]:

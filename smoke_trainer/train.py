@@ -6,7 +6,7 @@ import math
 import time
 import traceback
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -24,11 +24,9 @@ from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.process import GracefulInterrupt
-from smoke_trainer.progress import ProgressState
+from smoke_trainer.progress import ProgressState, Show
 from smoke_trainer.record import ImageQuality
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
-
-Progress = Callable[[ProgressState], None]
 
 
 @dataclass
@@ -241,7 +239,7 @@ def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, T
         yield view, rendered, image.over(background), image.mask
 
 
-def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.TrainingResult:
+def train(config: TrainConfig, progress: Optional[Show] = None) -> report.TrainingResult:
     """Train to the end and write result.json, metrics.jsonl, the PLY and previews to `config.out`.
 
     The output of an earlier run is moved aside, unless this one resumes it. The first Ctrl-C writes a checkpoint. Errors
@@ -291,7 +289,7 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
             run.monitor.close()
 
 
-def _train_loop(run: Run, progress: Optional[Progress]) -> str:
+def _train_loop(run: Run, progress: Optional[Show]) -> str:
     """All iterations; returns `ok` or `interrupted`."""
     config, memory = run.config, run.monitor.memory
     if run.initial_quality is None:

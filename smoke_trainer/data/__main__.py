@@ -11,7 +11,7 @@ from typing import List, Optional
 
 from smoke_trainer.data.find import survey
 from smoke_trainer.errors import EXIT_OK, SmokeTrainerError
-from smoke_trainer.process import run_to_pipe
+from smoke_trainer.process import end_with_the_pipe
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -51,4 +51,5 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_to_pipe(main))
+    end_with_the_pipe()
+    sys.exit(main())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Tuple
@@ -143,18 +141,10 @@ def no_scene(root: Path, closed: str = "") -> SceneError:
     for folder in (root / name for name in PHOTOS):
         photos = pictures(folder)
         if photos:
-            workspace, images, before = root, folder, ""
-            if folder == root:  # COLMAP would write its model among the photos
-                workspace = root.resolve().with_name(f"{root.resolve().name}-scene")
-                images = workspace / "images"
-                before = f"mkdir {_quoted(workspace)} && cp -r {_quoted(root)} {_quoted(images)} && "
-            colmap = "colmap automatic_reconstructor"
-            command = f"{before}{colmap} --workspace_path {_quoted(workspace)} --image_path {_quoted(images)}"
-            first_step = "run" if shutil.which("colmap") else "install COLMAP, then run"
             return SceneError(
                 f"{folder} holds photos ({len(photos)}), but {root} has no camera poses",
                 "training needs to know where each photo was taken; structure from motion finds that out",
-                f"{first_step}: {command}",
+                f"run `splatfix scenes check {root}`: it says how COLMAP reconstructs them",
             )
     return SceneError(
         f"no scene found in {root}",
@@ -169,10 +159,6 @@ def pictures(folder: Path) -> List[Path]:
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))
 
 
 def _incomplete(name: str, root: Path) -> str:

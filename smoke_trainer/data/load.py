@@ -158,35 +158,13 @@ def _present(
         extra = [path.name for path in pictures(folder) if path.name not in known]
         _note(notes, extra, "image(s) on disk are not in the reconstruction")
     elif images:
-        raise _no_images(root, images)
-    return present
-
-
-def _no_images(root: Path, images: Sequence[RegisteredImage]) -> SceneError:
-    """None of the registered images is on disk: where they were looked for, and what lies there instead."""
-    first = images[0]
-    expected = root / first.folder / first.file
-    sizes, note = [], ""
-    if first.folder:
-        sizes = [f"{first.folder}_{factor}" for factor in PREPARED]
-        note = f"prepared copies in {', '.join(sizes)} would do too"
-    there = [path for name in (first.folder, *sizes) for path in pictures((root / name / first.file).parent)]
-    same = next((path for path in there if path.stem.lower() == expected.stem.lower()), None)
-    if same is not None and same.name.lower() == expected.name.lower():
-        hint = (
-            f"{same} differs only in upper and lower case: rename the images as the reconstruction has them"
+        expected = root / images[0].folder / images[0].file
+        raise SceneError(
+            f"0 usable images: {expected} does not exist, nor does any other of the {len(images)} that {root} registers",
+            f"prepared copies, of which folders are named {images[0].folder or 'images'}_2, _4 or _8, would do too",
+            f"run `splatfix scenes check {root}`: it finds images of other names, letters or endings",
         )
-    elif same is not None:
-        hint = f"{same} has another ending than the reconstruction's {expected.name}: convert or rename the images"
-    elif there:
-        hint = f"{there[0].parent} holds {len(there)} images of other names, such as {there[0].name}"
-    else:
-        hint = f"put the images into {expected.parent}"
-    return SceneError(
-        f"0 usable images: {expected} does not exist, nor does any other of the {len(images)} that {root} registers",
-        note,
-        hint,
-    )
+    return present
 
 
 def _sees(view: View, xyz: np.ndarray) -> bool:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from smoke_trainer.config import PRESETS, TrainConfig
 from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.data.load import SAMPLES
 from smoke_trainer.errors import PackageMissing
-from smoke_trainer.process import BROKEN_PIPE, require
+from smoke_trainer.process import require
 from tests.tables import data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -221,4 +222,4 @@ def test_a_closed_pipe_is_no_error():
     argv = [sys.executable, "-m", "smoke_trainer.data", str(SAMPLES)]
     done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (BROKEN_PIPE, "")
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
