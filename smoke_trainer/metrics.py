@@ -41,11 +41,6 @@ def photometric_loss(
     return Loss(total, l1, similarity, squared_error)
 
 
-def psnr(rendered: Tensor, gt: Tensor) -> float:
-    """Peak signal-to-noise ratio in dB for values in 0..1."""
-    return psnr_from(float(torch.mean((rendered - gt) ** 2)))
-
-
 def psnr_from(error: float) -> float:
     """PSNR in dB from a mean squared error of values in 0..1."""
     if error <= 10.0 ** (-MAX_PSNR / 10.0):

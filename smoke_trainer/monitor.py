@@ -25,13 +25,43 @@ from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.record import GroupGradients, Reached, TrainLoss
-from smoke_trainer.timing import StepTimer
 from smoke_trainer.updates import UpdateCheck
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
 TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "pruned")
 SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
+
+
+class StepTimer:
+    """Times the phases of one iteration: by the clock on a CPU, by events on a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self.marks: List[Tuple[str, Any]] = []
+
+    def start(self) -> None:
+        self.marks = [("start", self._now())]
+
+    def lap(self, name: str) -> None:
+        self.marks.append((name, self._now()))
+
+    def milliseconds(self, marks: List[Tuple[str, Any]]) -> Dict[str, float]:
+        """Duration of each phase, given the `marks` of an iteration; on a GPU only after a synchronisation."""
+        durations = {}
+        for (_, begin), (name, end) in zip(marks, marks[1:]):
+            if self._cuda:
+                durations[name] = begin.elapsed_time(end)
+            else:
+                durations[name] = 1e3 * (end - begin)
+        return durations
+
+    def _now(self) -> Any:
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
+        event.record()
+        return event
 
 
 class _Step(NamedTuple):

@@ -55,7 +55,6 @@ class Distortion:
         return not any((self.k1, self.k2, self.p1, self.p2, self.k3))
 
 
-NO_DISTORTION = Distortion()
 Array = np.ndarray
 
 

@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion
+from smoke_trainer.data.camera import Camera, Distortion
 from smoke_trainer.data.files import content_of
 
 Array = np.ndarray
@@ -40,8 +40,8 @@ class RegisteredImage:
     file: str
     camera: Camera
     world_to_camera: Array
-    distortion: Distortion = NO_DISTORTION
-    mask: Optional[Path] = None
+    distortion: Distortion
+    mask: Optional[Path]
     held_out: Optional[bool] = None
 
 
@@ -68,8 +68,8 @@ class View:
     camera: Camera
     source: Camera
     world_to_camera: Array
-    distortion: Distortion = NO_DISTORTION
-    mask_path: Optional[Path] = None
+    distortion: Distortion
+    mask_path: Optional[Path]
 
     @property
     def position(self) -> Array:
