@@ -6,7 +6,7 @@ import importlib
 import signal
 import sys
 import threading
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from smoke_trainer.errors import PackageMissing
 
@@ -15,18 +15,17 @@ PACKAGES: Dict[str, str] = {"torch": "torch", "numpy": "numpy", "PIL": "Pillow"}
 NEEDS = "the smoke trainer needs torch, numpy and Pillow"
 
 
-def require(modules: Tuple[str, ...] = tuple(PACKAGES)) -> None:
-    """Import these modules; raises PackageMissing that names all that are not installed, or the first that does not load."""
+def require() -> None:
+    """Import the packages; raises PackageMissing that names all that are not installed, or the first that does not load."""
     missing: List[str] = []
-    for module in modules:
+    for module, package in PACKAGES.items():
         try:
             importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name != module:
+        except (ImportError, OSError) as error:
+            if isinstance(error, ModuleNotFoundError) and error.name == module:
+                missing.append(package)
+            else:  # a shared library is missing or does not match, or a part of it is not there
                 raise _broken(module, error) from None
-            missing.append(PACKAGES[module])
-        except (ImportError, OSError) as error:  # a shared library that is missing or does not match
-            raise _broken(module, error) from None
     if missing:
         raise PackageMissing(
             f"{sys.executable} lacks {', '.join(missing)}",

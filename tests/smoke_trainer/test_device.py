@@ -13,7 +13,6 @@ from smoke_trainer import train as training
 from smoke_trainer.backends import check_device
 from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.errors import RendererUnavailable
-from smoke_trainer.memory import PeakMemory
 from smoke_trainer.renderers import RenderOutput
 from smoke_trainer.report import hardware
 from smoke_trainer.train import WARM_UP, evaluate, prepare, train, train_step
@@ -33,6 +32,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
 
 @pytest.mark.usefixtures("two_gpus")
 def test_a_gpu_has_its_index() -> None:
+    """Without one `mem_get_info` refuses it before torch 2.5."""
     assert check_device("cuda:1") == torch.device("cuda", 1)
     assert check_device("cuda") == torch.device("cuda", 0)
     with pytest.raises(RendererUnavailable):
@@ -52,20 +52,6 @@ def test_the_device_of_a_run_becomes_the_current_one(
     with pytest.raises(Reached):
         prepare(short_run(1, device="cuda:1"))
     assert two_gpus == [torch.device("cuda", 1)]
-
-
-@pytest.mark.usefixtures("two_gpus")
-def test_free_memory_can_be_asked_before_torch_2_5(monkeypatch: pytest.MonkeyPatch) -> None:
-    def before_2_5(device: torch.device) -> tuple[int, int]:
-        if device.index is None:
-            raise ValueError("Expected a torch.device with a specified index or an integer")
-        return 1 << 30, 2 << 30
-
-    monkeypatch.setattr("smoke_trainer.memory.under_wsl", lambda: True)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", before_2_5)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 << 20)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 1 << 20)
-    assert PeakMemory(check_device("cuda")).sample(1, 0)["vram_spill_gb"] == 0.0
 
 
 @pytest.mark.parametrize(

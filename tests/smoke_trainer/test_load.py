@@ -43,15 +43,9 @@ def test_prepared_copies_come_before_full_size(scene_folder):
     half = load_scene(str(folder), resolution=2).train[0]
     assert half.image_path.parent.name == "images" and half.camera.width == 192
     narrow = load_scene(str(folder), resolution=24).train[0]
-    assert narrow.image_path.parent.name == "images_8" and (narrow.camera.width, narrow.camera.height) == (
-        24,
-        18,
-    )
-
-
-def test_a_size_that_would_enlarge_is_not_invented(scene_folder):
-    view = load_scene(str(scene_folder("colmap-text")), resolution=4000).train[0]
-    assert view.camera.width == 48
+    assert narrow.image_path.parent.name == "images_8"
+    assert (narrow.camera.width, narrow.camera.height) == (24, 18)
+    assert load_scene(str(folder), resolution=4000).train[0].camera.width == 384  # nothing is enlarged
 
 
 def test_wide_images_are_reduced_to_1600_pixels_by_default(scene_folder):

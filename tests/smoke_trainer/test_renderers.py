@@ -1,5 +1,6 @@
 """The renderer protocol: cameras as matrices, our kernel, nine packages of one name, and what a report says that ran."""
 
+import inspect
 import re
 import sys
 import types
@@ -117,7 +118,7 @@ def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2
         def __init__(self, settings):
             self.settings = settings
 
-        def _draw(self, means3D, means2D, opacities, dc, shs, scales, rotations):
+        def forward(self, means3D, means2D, opacities, dc=None, shs=None, scales=None, rotations=None):
             shs = shs if dc is None else torch.cat([dc, shs], dim=1)
             inputs = {"means2D": means2D, "scales": scales, "rotations": rotations}
             known = rasterizer.GaussianRasterizationSettings._fields
@@ -126,17 +127,11 @@ def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2
             drawn = rasterizer.rasterize(settings, means3D, opacities=opacities, shs=shs, **inputs)
             return (drawn.color, drawn.radii, *([None] * (arity - 2)))
 
-    if "dc" in extra:
+        __call__ = forward
 
-        def forward(self, means3D, means2D, opacities, dc=None, shs=None, scales=None, rotations=None):
-            return self._draw(means3D, means2D, opacities, dc, shs, scales, rotations)
-    else:
-
-        def forward(self, means3D, means2D, opacities, shs=None, scales=None, rotations=None):
-            return self._draw(means3D, means2D, opacities, None, shs, scales, rotations)
-
-    GaussianRasterizer.forward = forward
-    GaussianRasterizer.__call__ = forward
+    signature = inspect.signature(GaussianRasterizer.forward)
+    kept = [argument for name, argument in signature.parameters.items() if name != "dc" or "dc" in extra]
+    GaussianRasterizer.forward.__signature__ = signature.replace(parameters=kept)
     module = types.ModuleType("diff_gaussian_rasterization")
     module.GaussianRasterizationSettings = Settings
     module.GaussianRasterizer = GaussianRasterizer
