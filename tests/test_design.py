@@ -62,10 +62,11 @@ DATA_CLASSES = {
     "splatfix.install.journal",
 }
 
-# What a room may import of the trainer, which is of the standard library alone: one reader of COLMAP's files, one set of words.
+# What a room may import of the trainer: one reader of COLMAP's files, one record, one set of words, by the standard library alone.
 TRAINERS = {
     "facts": {"smoke_trainer.data.colmap_files", "smoke_trainer.errors"},
-    "certify": {"smoke_trainer.progress"},
+    "certify": {"smoke_trainer.progress", "smoke_trainer.record"},
+    "report": {"smoke_trainer.record"},
 }
 
 # Files that are staged into the target environment and run there beside the kernels.
