@@ -80,7 +80,7 @@ class Part:
         self.entry = entry
 
     def implementation(self) -> Implementation:
-        """What ran: the module that the function came from, and its file with its digest; None for what it does not tell."""
+        """Return the module that the function came from, and its file with its digest; None for what it does not tell."""
         module = getattr(self.entry, "__module__", None)
         if isinstance(self.entry, ModuleType):
             module = self.entry.__name__
@@ -145,7 +145,7 @@ def import_extension(module: str, hint: str) -> Any:
 
 
 def engine_of(module: str, device: torch.device, hint: str) -> str:
-    """What an imported extension runs on; raises RendererUnavailable for one with CUDA code anywhere but on CUDA."""
+    """Name what an imported extension runs on; raises RendererUnavailable for one with CUDA code anywhere but on CUDA."""
     library = library_of(module)
     if library is None:
         return f"torch-{device.type}"

@@ -119,7 +119,7 @@ def growth(samples: List[Tuple[int, int]]) -> Optional[MemoryGrowth]:
 
 
 def under_wsl(version: Path = Path("/proc/version")) -> bool:
-    """Whether this Linux runs in WSL, by its kernel version."""
+    """Tell whether this Linux runs in WSL, by its kernel version."""
     try:
         return "microsoft" in version.read_text(encoding="utf-8").lower()
     except OSError:

@@ -328,7 +328,7 @@ def _train_loop(run: Run, progress: Optional[Show]) -> str:
 
 
 def _state(run: Run) -> ProgressState:
-    """What a progress line shows; the first of a run also says how it is set up."""
+    """Return the state for a progress line; the first of a run also says how it is set up."""
     losses = run.monitor.losses
     is_first = run.iteration == run.resumed_at + 1
     return ProgressState(

@@ -62,7 +62,7 @@ DATA_CLASSES = {
     "splatfix.install.journal",
 }
 
-# What a room may import of the trainer: one reader of COLMAP's files, one record, one set of words, by the standard library alone.
+# What a room may import of the trainer, by the standard library alone: COLMAP's one reader, the one record, one set of words.
 TRAINERS = {
     "facts": {"smoke_trainer.data.colmap_files", "smoke_trainer.errors"},
     "certify": {"smoke_trainer.progress", "smoke_trainer.record"},

@@ -20,8 +20,6 @@ Array = np.ndarray
 PARAMETERS = dict(rows.MODELS[number] for number in range(5))
 MAX_COORDINATE = 1e15  # its square still is a float32
 
-Lens = Tuple[Camera, Distortion]
-
 
 def find_model(root: Path) -> Path:
     """The folder with the model: sparse/0, sparse, colmap/sparse/0 or sparse/1..., whichever holds one."""
@@ -43,10 +41,10 @@ def read_colmap(root: Path) -> Reconstruction:
     layout, suffix = "colmap-text", ".txt"
     if is_file(folder / "images.bin"):
         layout, suffix = "colmap-binary", ".bin"
-    cameras: Dict[int, Lens] = {}
+    cameras: Dict[int, Camera] = {}
     where = folder / f"cameras{suffix}"
     for number, model, width, height, parameters, _ in rows.read_cameras(where, MAX_IMAGES):
-        cameras[number] = lens_from_parameters(model, width, height, list(parameters), where)
+        cameras[number] = camera_from_parameters(model, width, height, list(parameters), where)
     images, notes = _read_images(folder / f"images{suffix}", cameras, root)
     xyz, rgb = read_points(folder / f"points3D{suffix}")
     finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
@@ -56,8 +54,8 @@ def read_colmap(root: Path) -> Reconstruction:
     return Reconstruction(layout, tuple(images), points, tuple(notes))
 
 
-def lens_from_parameters(model: str, width: int, height: int, p: List[float], where: Path) -> Lens:
-    """A COLMAP camera as (pinhole, distortion), or a SceneError for models and impossible numbers."""
+def camera_from_parameters(model: str, width: int, height: int, p: List[float], where: Path) -> Camera:
+    """A COLMAP camera, or a SceneError for models that are not undistorted here and impossible numbers."""
     if model not in PARAMETERS:
         raise SceneError(
             f"{where} uses the camera model {model}",
@@ -69,15 +67,15 @@ def lens_from_parameters(model: str, width: int, height: int, p: List[float], wh
         "the file is damaged or truncated",
         "copy or export the COLMAP model again",
     )
-    if len(p) != PARAMETERS[model] or not all(np.isfinite(p)):
+    if len(p) != PARAMETERS[model]:
         raise impossible
     if model not in ("PINHOLE", "OPENCV"):
         p = [p[0], *p]  # one focal length for both sides
-    camera = Camera(width, height, *p[:4])
+    # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
+    camera = Camera(width, height, *p[:4], lens=Distortion(*p[4:]))
     if not camera.is_possible:
         raise impossible
-    # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
-    return camera, Distortion(*p[4:])
+    return camera
 
 
 def rotation_from_quaternion(q: Array, where: Path) -> Array:
@@ -96,7 +94,9 @@ def rotation_from_quaternion(q: Array, where: Path) -> Array:
     )
 
 
-def _read_images(path: Path, cameras: Dict[int, Lens], root: Path) -> Tuple[List[RegisteredImage], List[str]]:
+def _read_images(
+    path: Path, cameras: Dict[int, Camera], root: Path
+) -> Tuple[List[RegisteredImage], List[str]]:
     """Read the images, and notes on those that are left out."""
     images, notes = [], []
     for name, camera_id, numbers, _ in rows.read_images(path, MAX_IMAGES):
@@ -111,8 +111,7 @@ def _read_images(path: Path, cameras: Dict[int, Lens], root: Path) -> Tuple[List
         pose[:3, :3] = rotation_from_quaternion(q, path)
         pose[:3, 3] = t
         mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if is_file(m)), None)
-        camera, lens = cameras[camera_id]
-        images.append(RegisteredImage(name, "images", name, camera, pose, lens, mask))
+        images.append(RegisteredImage(name, "images", name, cameras[camera_id], pose, mask))
     return images, notes
 
 

@@ -137,7 +137,7 @@ def locate(name: str, root: Path) -> FoundScene:
 
 
 def no_scene(root: Path, closed: str = "") -> SceneError:
-    """What a folder without a scene lacks: photos without camera poses are a scene to be."""
+    """Build the error for a folder without a scene: photos without camera poses are a scene to be."""
     for folder in (root / name for name in PHOTOS):
         photos = pictures(folder)
         if photos:
@@ -162,7 +162,7 @@ def pictures(folder: Path) -> List[Path]:
 
 
 def _incomplete(name: str, root: Path) -> str:
-    """Why a folder of that name is no scene, or "": an interrupted download has images only."""
+    """Say why a folder of that name is no scene, or "": an interrupted download has images only."""
     for folder in (root / name, *sorted(path / name for path in root.iterdir() if path.is_dir())):
         if (folder / "images").is_dir() and layout_of(folder) is None:
             return f"{folder} has images but no reconstruction (sparse/)"

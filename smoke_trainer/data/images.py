@@ -152,7 +152,7 @@ class ImageStore:
         return GroundTruth(values[:3], alpha, mask)
 
     def tensors(self) -> Dict[int, str]:
-        """What each cached tensor is, by its `id`."""
+        """Name the cached tensors, by their `id`."""
         return {id(planes): f"image {Path(key).name}" for key, planes in self._kept.items()}
 
     def _load(self, view: View) -> Tensor:
@@ -161,7 +161,7 @@ class ImageStore:
         if view.mask_path is not None:
             # The mask is one more plane, so that it is undistorted with its image.
             planes = torch.cat([planes, decode(view.mask_path, size)[:1]])
-        if view.distortion.is_zero:
+        if view.source.lens.is_zero:
             return planes
         straight = F.grid_sample(
             planes[None].float(),
@@ -174,10 +174,10 @@ class ImageStore:
 
     def _sampling_grid(self, view: View) -> Tensor:
         """For every pixel of the view's pinhole its position in the distorted image, [1, H, W, 2] in -1..1."""
-        key = (view.camera, view.source, view.distortion)
+        key = (view.camera, view.source)
         grid = self._maps.pop(key, None)
         if grid is None:
-            pixels = source_positions(view.camera, view.source, view.distortion)
+            pixels = source_positions(view.camera, view.source)
             scaled = 2.0 * pixels / np.array((view.source.width, view.source.height)) - 1.0
             grid = torch.from_numpy(scaled.astype(np.float32))[None]
         self._maps[key] = grid

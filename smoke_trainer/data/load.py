@@ -65,7 +65,7 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
     notes: List[str] = list(reconstruction.notes)
     images = _deduplicated(reconstruction.images, notes)
     present = sorted(_present(root, images, notes), key=lambda item: item[0].name)
-    pinholes: Dict[object, Camera] = {}
+    pinholes: Dict[Camera, Camera] = {}
     views, misshapen, train, test = [], [], [], []
     # A split that the layout states itself is kept.
     is_split = all(image.held_out is not None for image, _ in present)
@@ -177,7 +177,7 @@ def _sees(view: View, xyz: np.ndarray) -> bool:
     return bool((inside & (z > NEAR)).any())
 
 
-def _view(image: RegisteredImage, files: Files, resolution: int, pinholes: Dict[object, Camera]) -> View:
+def _view(image: RegisteredImage, files: Files, resolution: int, pinholes: Dict[Camera, Camera]) -> View:
     """Choose the file and the size to train at, and the pinhole that replaces a distorted camera.
 
     The file is the smallest prepared one that is still large enough, resized to the wanted size.
@@ -205,10 +205,9 @@ def _view(image: RegisteredImage, files: Files, resolution: int, pinholes: Dict[
             f"train on a smaller size, such as --resolution {LARGEST_FACTOR}",
         )
     source = image.camera.resized(width, height)
-    key = (source, image.distortion)
-    if key not in pinholes:
-        pinholes[key] = pinhole_for(source, image.distortion)
-    return View(image.name, path, pinholes[key], source, image.world_to_camera, image.distortion, image.mask)
+    if source not in pinholes:
+        pinholes[source] = pinhole_for(source)
+    return View(image.name, path, pinholes[source], source, image.world_to_camera, image.mask)
 
 
 def _random_points(train: Sequence[View], count: int, seed: int) -> PointCloud:

@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from smoke_trainer.data.camera import Camera, Distortion
+from smoke_trainer.data.camera import Camera
 from smoke_trainer.data.files import content_of
 
 Array = np.ndarray
@@ -40,7 +40,6 @@ class RegisteredImage:
     file: str
     camera: Camera
     world_to_camera: Array
-    distortion: Distortion
     mask: Optional[Path]
     held_out: Optional[bool] = None
 
@@ -60,7 +59,7 @@ class View:
     """One image, ready to train on.
 
     `camera` is the pinhole to render with. `source` is the camera of the file's pixels after resizing to its size;
-    the two differ only where `distortion` has to be removed. `name` is the image's identity, folder included.
+    the two differ only where its lens has to be removed. `name` is the image's identity, folder included.
     """
 
     name: str
@@ -68,7 +67,6 @@ class View:
     camera: Camera
     source: Camera
     world_to_camera: Array
-    distortion: Distortion
     mask_path: Optional[Path]
 
     @property
@@ -96,7 +94,7 @@ class Scene:
         for views in (self.train, self.test):
             digest.update(f"{len(views)} views\n".encode())
             for view in views:
-                digest.update(f"{view.name} {view.camera} {view.source} {view.distortion}\n".encode())
+                digest.update(f"{view.name} {view.camera} {view.source} {view.source.lens}\n".encode())
                 digest.update(np.ascontiguousarray(view.world_to_camera, dtype=np.float64).tobytes())
                 for path in filter(None, (view.image_path, view.mask_path)):
                     if path not in files:

@@ -7,7 +7,7 @@ import json
 import math
 from collections import ChainMap
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def _image(
         notes.append(f"image {stated or '(unnamed)'} is not on disk; left out")
         return None
     pose = _pose(path, stated, frame.get("transform_matrix"))
-    camera, lens = _lens(path, stated, frame, file)
+    camera = _camera(path, stated, frame, file)
     folder, name = "", str(relative)
     if len(relative.parts) > 1:
         folder, name = relative.parts[0], "/".join(relative.parts[1:])
@@ -100,7 +100,7 @@ def _image(
         if not is_file(mask):
             notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image is used")
             mask = None
-    return RegisteredImage(str(relative), folder, name, camera, pose, lens, mask, held_out)
+    return RegisteredImage(str(relative), folder, name, camera, pose, mask, held_out)
 
 
 def _pose(path: Path, name: str, matrix: Any) -> Array:
@@ -126,9 +126,7 @@ def _pose(path: Path, name: str, matrix: Any) -> Array:
     return np.asarray(inverse)
 
 
-def _lens(
-    path: Path, name: str, values: Mapping[str, Any], file: Optional[Path]
-) -> Tuple[Camera, Distortion]:
+def _camera(path: Path, name: str, values: Mapping[str, Any], file: Optional[Path]) -> Camera:
     """Intrinsics from fl_x... or camera_angle_x; the image's own size if none is stated."""
     model = values.get("camera_model", "OPENCV")
     if values.get("is_fisheye"):
@@ -153,12 +151,11 @@ def _lens(
         fy = float(values.get("fl_y", fx))
         cx, cy = float(values.get("cx", width / 2)), float(values.get("cy", height / 2))
         lens = Distortion(*(float(values.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2", "k3")))
-        camera = Camera(width, height, fx, fy, cx, cy)
-        bends = (lens.k1, lens.k2, lens.p1, lens.p2, lens.k3)
-        if not camera.is_possible or not all(map(math.isfinite, bends)):
+        camera = Camera(width, height, fx, fy, cx, cy, lens)
+        if not camera.is_possible:
             raise ValueError
     except (KeyError, ValueError, TypeError, ZeroDivisionError, OverflowError):
         raise SceneError(
             f"{path}: {name} has no usable size and focal length", "the file is damaged"
         ) from None
-    return camera, lens
+    return camera

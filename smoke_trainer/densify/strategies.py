@@ -70,7 +70,7 @@ class Strategy:
         raise NotImplementedError
 
     def is_due(self, iteration: int) -> bool:
-        """Whether Gaussians are added and removed after this iteration."""
+        """Tell whether Gaussians are added and removed after this iteration."""
         config = self.config
         in_range = config.refine_start_iter < iteration < config.refine_stop_iter
         return in_range and iteration % config.refine_every == 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smoke_trainer.data.camera import Distortion, distort_points
-from smoke_trainer.data.colmap import lens_from_parameters, read_colmap
+from smoke_trainer.data.colmap import camera_from_parameters, read_colmap
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
 from tests.smoke_trainer.tiny import FUZZ, SCENES, TINY, TRUTH
@@ -44,12 +44,12 @@ def test_a_model_directly_in_sparse_is_found(scene_folder):
 @pytest.mark.parametrize(("model", "numbers"), data(__file__)["numbers_that_make_no_camera_are_refused"])
 def test_numbers_that_make_no_camera_are_refused(model, numbers):
     with pytest.raises(SceneError, match="impossible camera"):
-        lens_from_parameters(model, 64, 48, numbers, Path("cameras.txt"))
+        camera_from_parameters(model, 64, 48, numbers, Path("cameras.txt"))
 
 
 def test_a_fisheye_is_refused_with_a_way_out():
     with pytest.raises(SceneError, match="OPENCV_FISHEYE") as caught:
-        lens_from_parameters("OPENCV_FISHEYE", 64, 48, [1.0] * 8, Path("cameras.bin"))
+        camera_from_parameters("OPENCV_FISHEYE", 64, 48, [1.0] * 8, Path("cameras.bin"))
     assert "image_undistorter" in caught.value.hint
 
 
@@ -99,7 +99,7 @@ def test_rigs_and_frames_are_read_as_colmap_reads_them(pycolmap: Any, kind: str)
     for image in model.images.values():
         pose = image.cam_from_world().matrix()
         assert np.abs(ours[image.name].world_to_camera[:3] - pose).max() < 1e-9
-    assert ours["right/001.png"].distortion == Distortion(k1=0.1, k2=0.01, p1=0.002, p2=-0.003)
+    assert ours["right/001.png"].camera.lens == Distortion(k1=0.1, k2=0.01, p1=0.002, p2=-0.003)
     points = sorted(model.points3D.values(), key=lambda point: float(point.xyz[0]))
     assert result.points is not None
     order = np.argsort(result.points.xyz[:, 0])
@@ -110,8 +110,8 @@ def test_rigs_and_frames_are_read_as_colmap_reads_them(pycolmap: Any, kind: str)
 @pytest.mark.parametrize(("model", "params"), data(__file__)["every_lens_bends_as_colmaps_does"])
 def test_every_lens_bends_as_colmaps_does(pycolmap: Any, model: str, params: list[float]) -> None:
     theirs = pycolmap.Camera(model=model, width=64, height=48, params=params)
-    camera, lens = lens_from_parameters(model, 64, 48, params, Path("cameras.bin"))
+    camera = camera_from_parameters(model, 64, 48, params, Path("cameras.bin"))
     plane = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2))
-    pixels = distort_points(plane, lens) * [camera.fx, camera.fy] + [camera.cx, camera.cy]
+    pixels = distort_points(plane, camera.lens) * [camera.fx, camera.fy] + [camera.cx, camera.cy]
     expected = theirs.img_from_cam(np.concatenate([plane, np.ones((200, 1))], axis=1))
     assert np.abs(pixels - expected).max() < 1e-9

@@ -19,7 +19,7 @@ from tests.smoke_trainer.tiny import SCENES
 
 COLMAP = {
     "cameras": lambda path: [
-        colmap.lens_from_parameters(*row[1:5], path) for row in read_cameras(path, 100_000)
+        colmap.camera_from_parameters(*row[1:5], path) for row in read_cameras(path, 100_000)
     ],
     "images": lambda path: list(read_images(path, 100_000, keypoints=1000)),
     "points3D": colmap.read_points,
