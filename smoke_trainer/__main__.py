@@ -26,17 +26,11 @@ if TYPE_CHECKING:
 
 # Fields of TrainConfig that depend on the preset or the scene. The others that are options are taken name for name.
 DECIDED_HERE = ("iterations", "resolution", "background", "strategy", "random_points")
-OPTIONS = Path(__file__).with_name("options.json")
-# Option -> its smallest value.
-MINIMUM = {
-    "iterations": 1,
-    "cap": 1,
-    "random_points": 4,
-    "cache_mb": 0,
-    "checkpoint_every": 0,
-    "evaluate_every": 0,
-    "stop_after": 0,
-}
+# By name, as argparse takes them, with the `least` value of some.
+OPTIONS: Dict[str, Dict[str, Any]] = json.loads(
+    Path(__file__).with_name("options.json").read_text(encoding="utf-8")
+)
+KINDS: Dict[str, Any] = {"int": int, "float": float, "Path": Path}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,12 +40,11 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    kinds: Dict[str, Any] = {"int": int, "float": float, "Path": Path}
-    rows: Dict[str, Dict[str, Any]] = json.loads(OPTIONS.read_text(encoding="utf-8"))
-    for name, row in rows.items():
+    for name, row in OPTIONS.items():
+        settings = {key: value for key, value in row.items() if key != "least"}
         if "type" in row:
-            row["type"] = kinds[row["type"]]
-        p.add_argument(name, **row)
+            settings["type"] = KINDS[row["type"]]
+        p.add_argument(name, **settings)
     return p
 
 
@@ -117,10 +110,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _check_numbers(options: argparse.Namespace) -> None:
-    for name, smallest in MINIMUM.items():
-        value = getattr(options, name)
-        if value is not None and value < smallest:
-            raise UsageError(f"--{name.replace('_', '-')} must be at least {smallest}")
+    for name, row in OPTIONS.items():
+        value = getattr(options, name.strip("-").replace("-", "_"))
+        if "least" in row and value is not None and value < row["least"]:
+            raise UsageError(f"{name} must be at least {row['least']}")
     if options.resolution is not None and (options.resolution < -1 or options.resolution == 0):
         raise UsageError("--resolution must be a divisor (1, 2, 4, 8), a width in pixels, or -1")
     if options.budget is not None and not 0 < options.budget < math.inf:

@@ -72,7 +72,8 @@ def camera_from_parameters(model: str, width: int, height: int, p: List[float], 
     if model not in ("PINHOLE", "OPENCV"):
         p = [p[0], *p]  # one focal length for both sides
     # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
-    camera = Camera(width, height, *p[:4], lens=Distortion(*p[4:]))
+    fx, fy, cx, cy, *bends = p
+    camera = Camera(width, height, fx, fy, cx, cy, Distortion(*bends))
     if not camera.is_possible:
         raise impossible
     return camera

@@ -174,16 +174,9 @@ def test_default_averages_only_over_views_that_show_a_gaussian():
     assert strategy.state["radii"].tolist() == [1.0, 5.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("iteration", "limits", "left"),
-    [
-        (50, {"max_radius": 20.0, "max_scale3d": 0.1}, 4),
-        (60, {"max_radius": 20.0, "max_scale3d": 0.1}, 2),
-        (60, {"max_scale3d": 0.1}, 3),  # by size on screen nothing is pruned by default
-    ],
-)
-def test_default_prunes_by_size_only_after_the_first_reset(iteration, limits, left):
-    model, strategy = model_of(4), strategy_of("default", **limits)
+@pytest.mark.parametrize(("iteration", "left"), [(50, 4), (60, 3)])  # by size on screen nothing is pruned
+def test_default_prunes_by_size_only_after_the_first_reset(iteration, left):
+    model, strategy = model_of(4), strategy_of("default")
     put(model, 0, scaling=np.log(0.3))
     step(strategy, iteration, model, output_of([0.0] * 4, radii=[1, 999, 1, 1]))
     assert len(model) == left
