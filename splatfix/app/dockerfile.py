@@ -135,7 +135,7 @@ def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
         )
     )
     labels = f'LABEL org.splatfix.version="{__version__}" org.splatfix.targets="{targets}"\n'
-    return f"{head}\n{dockerfile(recipe, sources='.', place='checkout/')}{labels}"
+    return f"{head}\n{dockerfile(recipe, of_checkout=True)}{labels}"
 
 
 def _image_name(plan: CheckoutLane) -> str:

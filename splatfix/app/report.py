@@ -134,8 +134,9 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
             what = re.sub(rf"(?<!\S){re.escape(file)}(?=[\s:])", "it", stored.error().what)
             unreadable.append((file, what))
             continue
-        page = f"{file.removesuffix('.json')}.html"
-        target = page if Path(page).is_file() else file
+        target = f"{file.removesuffix('.json')}.html"
+        if not Path(target).is_file():
+            target = file
         try:
             link = quote(os.path.relpath(target, out).replace(os.sep, "/"), errors="surrogateescape")
         except ValueError:  # on another drive

@@ -19,7 +19,6 @@ _EVERY_S = 30.0
 """Between two lines about the time: committing a layer of gigabytes is silent for minutes."""
 _STEP = re.compile(r"(?:\[\d+/\d+\] )?STEP \d+(?:/\d+)? ?: (?P<word>\w+) (?P<rest>.*)", re.IGNORECASE)
 """Docker's ``Step 3/57 : FROM base AS packages``, and Podman's ``[1/4] STEP 1/14: FROM base AS packages``."""
-_COPIES = re.compile(r"--from=(\S+)")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 """The classic builder prints stderr in red."""
 
@@ -56,19 +55,11 @@ class Building:
                 self._stage = f"stage {name}" if name else "the image itself"
             # told where it takes long: most are in the engine's cache
             self._activity, self._began = f"{self._stage}: {word}", time.monotonic()
-            if word == "COPY" and (source := _COPIES.search(rest)):
-                self._begin(f"copying what stage {source[1]} made")
-            return
         for sign, text in _signs():
-            if match := sign.match(line):
-                self._begin(match.expand(text))
-                return
-
-    def _begin(self, text: str) -> None:
-        activity = f"{self._stage}: {text}"
-        if activity != self._activity:
-            self._progress(activity)
-            self._activity, self._began = activity, time.monotonic()
+            match = sign.match(line)
+            if match and (activity := f"{self._stage}: {match.expand(text)}") != self._activity:
+                self._progress(activity)
+                self._activity, self._began = activity, time.monotonic()
 
     def _tell(self) -> None:
         while not self._over.wait(self._every_s):

@@ -73,14 +73,16 @@ def certify_in_container(
         engine.client.close()
     if not (out / "certificate.json").is_file():
         last, code = list(outcome.last_lines), outcome.exit_code
-        raise SplatfixError.of(
+        missing = SplatfixError.of(
             "containers.container-no-report",
             code=code,
             last=" | ".join(last[-5:]) or "none",
             log=job.log,
-            exit_code=Exit.UNDETERMINED if code == Exit.UNDETERMINED else Exit.FAILURE,
             details={"log": str(job.log), "container_exit_code": code, "last_lines": last},
         )
+        if code == Exit.UNDETERMINED:
+            missing.exit_code = Exit.UNDETERMINED
+        raise missing
     made_in = {
         "schema_version": 2,
         "lane": lane.name,
@@ -158,6 +160,8 @@ def _require_sources(lane: Lane, request: ContainerRequest) -> None:
         raise SplatfixError.of("containers.lane-builds-nothing", lane_name=lane.name, gpus=gpus)
     if lane.repository and not lane.extensions and request.repo is None:
         address, _, commit = lane.repository.partition("@")
-        text = f"Clone it (read at {commit})" if commit else "Clone it"
+        text = "Clone it"
+        if commit:
+            text += f" (read at {commit})"
         todo = (run("git", "clone", "--recursive", address, text=text), say("Then add --repo CHECKOUT."))
         raise SplatfixError.of("containers.lane-needs-checkout", lane=lane.name, todo=todo)

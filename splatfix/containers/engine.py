@@ -180,10 +180,11 @@ def sdk() -> Any:
 
 def _system_error(error: BaseException) -> OSError | None:
     """Return the innermost error of the operating system that ``error`` was raised for."""
-    innermost, current = None, error
-    while current := current.__cause__ or current.__context__:
+    innermost, current = None, error.__cause__ or error.__context__
+    while current is not None:
         if isinstance(current, OSError) and current.errno is not None:
             innermost = current
+        current = current.__cause__ or current.__context__
     return innermost
 
 

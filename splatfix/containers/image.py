@@ -125,12 +125,12 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     files = build_context(recipe) | sources_of(recipe, progress)
     # what does not stand in the Dockerfile: the site's packages, which may have a password, and a date
     arguments = {"SOURCE_DATE_EPOCH": str(_source_date()), **recipe.pip_args}
-    digests = {
-        name: sha256_of(content) if isinstance(content, Path) else repr(content)
-        for name, content in files.items()
-    }
-    everything = json.dumps([base_id, arguments, digests], sort_keys=True)
-    tag = f"splatfix-lane-{lane.name}:{hashlib.sha256(everything.encode()).hexdigest()[:20]}"
+    digest = hashlib.sha256(json.dumps([base_id, arguments]).encode())
+    for name, content in files.items():
+        if isinstance(content, Path):
+            content = sha256_of(content)
+        digest.update(repr((name, content)).encode())
+    tag = f"splatfix-lane-{lane.name}:{digest.hexdigest()[:20]}"
     if known := image_id(engine, tag):
         progress(f"using image {tag}")
         log.write_text(f"{tag} was built before\n", encoding="utf-8")
@@ -218,12 +218,11 @@ def _source_date() -> int:
     return max(int(given), _FIRST_DATE) if given.isdigit() else _FIRST_DATE
 
 
-def dockerfile(recipe: ImageRecipe, sources: str = "", place: str = "") -> str:
+def dockerfile(recipe: ImageRecipe, *, of_checkout: bool = False) -> str:
     """Return the one Dockerfile there is, with its arguments filled in.
 
     Args:
-        sources: what is copied from the build context to be built: ``.`` for all of it; "" for its folder ``sources``.
-        place: the folder below :data:`OWN` that this becomes, such as ``checkout/``; "" for that itself.
+        of_checkout: the build context is a checkout, and not a folder ``sources`` with one and with extensions.
     """
     lane = recipe.lane
     arguments = {
@@ -237,9 +236,9 @@ def dockerfile(recipe: ImageRecipe, sources: str = "", place: str = "") -> str:
         "DOWNLOADS": " ".join(lane.downloads),
         "EXTENSIONS": shlex.join(lane.extensions),
         "INSTALL_ARGUMENTS": shlex.join(install_arguments(recipe)),
-        "SOURCES": sources,
-        "PLACE": place,
     }
+    if of_checkout:
+        arguments |= {"SOURCES": ".", "PLACE": f"{PurePosixPath(CHECKOUT).name}/"}
     text = (bundled("dockerfiles") / "debian.Dockerfile").read_text(encoding="utf-8")
     for name, value in arguments.items():
         # nothing that Docker reads between quotes; a shell reads it as words only
@@ -275,14 +274,14 @@ def sources_of(recipe: ImageRecipe, tell: Callable[[str], None]) -> dict[str, Co
     for name, folder in sources.items():
         copied = SourceFiles(folder, with_commit=True)
         for entry in copied.bounded():
-            place = f"sources/{name}/{entry.name}"
+            target = f"sources/{name}/{entry.name}"
             if entry.link:
-                files[place] = entry.link
+                files[target] = entry.link
             elif re.search(r"(^|/)\.git/(.+/)?config$", entry.name):
                 text = read_text(entry.path)
-                files[place] = without_credentials(text).encode() if isinstance(text, str) else b""
+                files[target] = without_credentials(text).encode() if isinstance(text, str) else b""
             elif not entry.path.is_dir():
-                files[place] = entry.path
+                files[target] = entry.path
         for text in missed(copied.left_out):
             tell(f"not in the image: {text}")
     return files

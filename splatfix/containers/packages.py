@@ -18,7 +18,6 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from splatfix.containers.lanes import Lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_named
-from splatfix.core.isolation import find_program
 from splatfix.core.redact import HIDDEN
 from splatfix.core.resources import bundled
 from splatfix.core.runner import Runner
@@ -50,10 +49,10 @@ def pip_settings(runner: Runner) -> PipSettings:
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) for certificates.
     """
-    pip: list[str | None] = [sys.executable, "-m", "pip"]
+    pip = [sys.executable, "-m", "pip"]
     if importlib.util.find_spec("pip") is None:
-        pip = [find_program("pip3") or find_program("pip")]
-    listed = runner.run([*pip, "config", "list"], timeout=60).stdout if pip[0] else ""
+        pip = ["pip3"]
+    listed = runner.run([*pip, "config", "list"], timeout=60).stdout
     values: dict[str, str] = {}
     for section in ("global", "install"):
         for row in map(_ROW.fullmatch, listed.splitlines()):
@@ -109,7 +108,7 @@ def requirements(lane: Lane) -> str:
     except importlib.metadata.PackageNotFoundError as error:
         raise SplatfixError.of("containers.own-metadata-missing") from error
     needed = [line.partition(";")[0] for line in own if not re.search("extra == .(?!certify)", line)]
-    return "".join(f"{line}\n" for line in (*needed, *lane.requirements))
+    return "\n".join((*needed, *lane.requirements, ""))
 
 
 def constraints(lane: Lane) -> str:

@@ -156,7 +156,7 @@ def test_what_a_checkout_says_of_itself_is_in_no_instruction(payload: str, tmp_p
     assert made.startswith("# ") and not re.match(r"#\s*(escape|syntax|check)\s*=", made)
     (folder / ".dockerignore").write_text("*\n")
     own = [line for line in ignored(plan, folder).splitlines() if line.startswith("!")]
-    assert own[-2:] == ["!.git/HEAD", f"!{CONTEXT}"] and len(own) <= 3
+    assert own[-3:] == ["!.git/HEAD", f"!{CONTEXT}", f"!{CONTEXT}/**"] and len(own) <= 4
 
 
 # What is written

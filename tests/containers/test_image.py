@@ -109,14 +109,13 @@ def test_stages_and_what_is_done_instead_of_every_line() -> None:
 
 def test_silence_is_told_with_its_seconds() -> None:
     lines: list[str] = []
-    with Building(lines.append, every_s=0.1) as building:
+    with Building(lines.append, every_s=0.05) as building:
         building.hear("Step 40/57 : FROM ${BASE_IMAGE}")
         building.hear("Step 43/57 : COPY --from=packages /out/ /")
         deadline = time.monotonic() + 10
-        while len(lines) < 3 and time.monotonic() < deadline:
+        while not lines and time.monotonic() < deadline:
             time.sleep(0.02)
-    assert lines[1].startswith("the image itself: copying what stage packages made, ")
-    assert lines[1].endswith(" s so far") and lines[1].split()[-4].isdigit()
+    assert lines[0] == "the image itself: COPY, 0 s so far"
 
 
 def test_bundled_lanes_are_complete() -> None:

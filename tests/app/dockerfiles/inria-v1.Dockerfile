@@ -55,7 +55,8 @@ RUN set -eu; umask 022; \
     install() { pip install --no-cache-dir --progress-bar off --no-compile --find-links /context/wheels \
         --constraint /context/constraints.txt "$@"; }; \
     install "${TORCH}" --requirement /context/requirements.txt \
-    || { [ -n "${TORCH_INDEX}" ] && install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
+    || { [ -n "${TORCH_INDEX}" ] || exit 1; \
+        install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
     pip freeze --all > /out/opt/splatfix/packages.txt; \
     rm -rf /root/.cache /context/wheels; \
     PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/splatfix/venv/lib >/dev/null || true; \
