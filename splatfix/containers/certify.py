@@ -13,7 +13,7 @@ from splatfix.certify.request import ContainerRequest
 from splatfix.containers.engine import connect, require_gpu
 from splatfix.containers.image import CHECKOUT, OWN, ImageRecipe, build_image
 from splatfix.containers.lanes import GpuNeed, Lane, ToolkitFrom
-from splatfix.containers.packages import pip_settings, wheels_of_torch
+from splatfix.containers.packages import pip_settings
 from splatfix.containers.run import REPORT_FOLDER, ContainerJob, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json
@@ -107,7 +107,6 @@ def certify_in_container(
 
 def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:
     """Return the image for what was asked, with the pip settings of this machine."""
-    settings = pip_settings(Runner())
     folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(request.extensions)}
     extensions = [f"{OWN}/{name}" for name in folders]
     if request.repo is not None:
@@ -118,9 +117,7 @@ def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:
             extensions=tuple(extensions) or lane.extensions,
             targets=tuple(map(str, request.targets)) or lane.targets,
         ),
-        certificates=settings.certificates,
-        wheels=wheels_of_torch(lane, settings),
-        pip_args=settings.build_args,
+        pip=pip_settings(Runner()),
         checkout=request.repo,
         folders=folders,
     )

@@ -19,7 +19,7 @@ import splatfix
 from splatfix.containers.building import follow_build
 from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane, ToolkitFrom
-from splatfix.containers.packages import constraints, requirements
+from splatfix.containers.packages import PipSettings, constraints, requirements, wheels_of_torch
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.reading import read_text
@@ -55,12 +55,8 @@ class ImageRecipe(Struct, frozen=True):
 
     lane: Lane
     """Its extensions are named as they are inside."""
-    certificates: bytes = b""
-    """PEM, for a site with a private certificate authority."""
-    wheels: tuple[Path, ...] = ()
-    """Wheels of this machine that pip shall find."""
-    pip_args: Mapping[str, str] = field(default_factory=dict)
-    """The site's package index: PIP_INDEX_URL and the like."""
+    pip: PipSettings = PipSettings()
+    """Of the site that builds it."""
     checkout: Path | None = None
     """A stack, to be copied into the image."""
     jobs: int = 0
@@ -124,7 +120,7 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     base_id = _base_image(engine, base, progress)
     files = build_context(recipe) | sources_of(recipe, progress)
     # what does not stand in the Dockerfile: the site's packages, which may have a password, and a date
-    arguments = {"SOURCE_DATE_EPOCH": str(_source_date()), **recipe.pip_args}
+    arguments = {"SOURCE_DATE_EPOCH": str(_source_date()), **recipe.pip.build_args}
     digest = hashlib.sha256(json.dumps([base_id, arguments]).encode())
     for name, content in files.items():
         if isinstance(content, Path):
@@ -171,19 +167,13 @@ def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> s
     """Return the ID of the base image, pulled where the engine does not have it."""
     if known := image_id(engine, name):
         return known
-    docker = sdk()
     progress(f"pulling base image {name}")
     try:
-        repository, tag = docker.utils.parse_repository_tag(name)
-        for answer in engine.client.api.pull(repository, tag or "latest", stream=True, decode=True):
-            if "error" in answer:
-                raise docker.errors.APIError(str(answer["error"]))
-    except docker.errors.APIError as error:
+        return str(engine.client.images.pull(name).id)
+    except sdk().errors.APIError as error:
         raise SplatfixError.of(
             "containers.docker-base-image-unavailable", name=name, reason=error.explanation or error
         ) from error
-    with engine_errors("looking for the pulled base image"):
-        return str(engine.client.images.get(name).id)
 
 
 def image_id(engine: Engine, name: str) -> str | None:
@@ -254,12 +244,12 @@ def build_context(recipe: ImageRecipe) -> dict[str, bytes | Path]:
     lane, ours = recipe.lane, bundled("dockerfiles")
     inside: dict[str, bytes | Path] = {
         "base/prepare.sh": ours / "prepare.sh",
-        "base/certificates.pem": recipe.certificates,
+        "base/certificates.pem": recipe.pip.certificates,
         "packages/requirements.txt": requirements(lane).encode(),
         "packages/constraints.txt": constraints(lane).encode(),
         "splatfix.zip": own_zip(),
     }
-    inside |= {f"packages/wheels/{wheel.name}": wheel for wheel in recipe.wheels}
+    inside |= {f"packages/wheels/{wheel.name}": wheel for wheel in wheels_of_torch(lane, recipe.pip)}
     files: dict[str, bytes | Path] = {"Dockerfile": dockerfile(recipe).encode()}
     files |= {f"{CONTEXT}/{name}": content for name, content in inside.items()}
     return dict(sorted(files.items()))

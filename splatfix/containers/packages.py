@@ -34,9 +34,9 @@ _ROW = re.compile(r"(?P<section>\S+)\.(?P<name>[a-z-]+)=(?P<value>'.*'|\".*\")")
 class PipSettings(Struct, frozen=True):
     """Where pip finds packages on this machine, as far as an image build can use it."""
 
-    build_args: Mapping[str, str]
+    build_args: Mapping[str, str] = {}
     """PIP_INDEX_URL and the like, without what lies on this machine's disk."""
-    folders: tuple[Path, ...]
+    folders: tuple[Path, ...] = ()
     """Local folders of ``--find-links``."""
     certificates: bytes = b""
     """PEM: the authorities that pip on this machine trusts where it does not bring its own, those of a closed site."""

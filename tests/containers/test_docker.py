@@ -128,11 +128,10 @@ class TestImage:
         self, docker_engine: Engine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
     ) -> None:
         """Built again from pip on; a build argument that was never given before keeps the builder from using its cache."""
-        trusted = f"{recipe.pip_args.get('PIP_TRUSTED_HOST', '')} {uuid.uuid4()}.invalid".strip()
-        pip_args = {**recipe.pip_args, "PIP_TRUSTED_HOST": trusted}
-        again = build_image(
-            docker_engine, replace(recipe, pip_args=pip_args), progress=print, log=tmp_path / "log"
-        )
+        known = recipe.pip.build_args
+        trusted = f"{known.get('PIP_TRUSTED_HOST', '')} {uuid.uuid4()}.invalid".strip()
+        pip = replace(recipe.pip, build_args={**known, "PIP_TRUSTED_HOST": trusted})
+        again = build_image(docker_engine, replace(recipe, pip=pip), progress=print, log=tmp_path / "log")
         assert "Installing collected packages" in (tmp_path / "log").read_text()
         assert layers(docker_engine, again) == layers(docker_engine, lane_image)
 
