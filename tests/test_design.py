@@ -63,7 +63,10 @@ DATA_CLASSES = {
 }
 
 # What a room may import of the trainer: COLMAP's files are read by one reader, of the standard library alone.
-TRAINERS = {"facts": {"smoke_trainer.data.colmap_files", "smoke_trainer.errors"}}
+TRAINERS = {
+    "facts": {"smoke_trainer.data.colmap_files", "smoke_trainer.errors"},
+    "certify": {"smoke_trainer.record"},
+}
 
 # Files that are staged into the target environment and run there beside the kernels.
 STAGED = {
@@ -71,7 +74,9 @@ STAGED = {
     for name in ("kernel_probe", "kernel_calls", "kernel_arithmetic", "kernel_agreement", "kernel_references")
 } | {
     "splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"},
-    "splatfix/certify/inside/observer.py": {"smoke_trainer"},
+    **{
+        f"splatfix/certify/inside/{name}.py": {"smoke_trainer"} for name in ("observer", "training", "phases")
+    },
 }
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.

@@ -152,7 +152,7 @@ def _of_stack(
         command=Command((subject.python, str(subject.checkout / subject.script), *started.arguments)),
         rehearsed=subject.rehearsed,
         dropins=subject.dropin_names,
-        mends=(*subject.gaps.mends, *started.mends),
+        mends=(*subject.mends, *started.mends),
         weights=started.weights,
     )
     environment = environment_of(facts, measured.runs, subject.device)
@@ -161,12 +161,12 @@ def _of_stack(
     if subject.dropin_names:
         environment["drop-ins"] = ", ".join(subject.dropin_names)
     if subject.threads:
-        environment["threads"] = f"{subject.threads.count} ({subject.threads.reason})"
+        environment["threads"] = f"{subject.threads} ({subject.threads_because})"
     return Certificate(
         verdict=verdict,
         summary=summarize_stack(verdict, subject, run),
         reasons=tuple(reasons),
-        suite=subject.scene.folder.name,
+        suite=subject.scene.name,
         renderer=", ".join(subject.extensions) or "its own",
         device=subject.device,
         proof=proof,

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from smoke_trainer.record import Observer, TrainingRecord
 from splatfix.certify import Outcome
+from splatfix.certify import record as typed
 from splatfix.certify.criteria import resources
 from splatfix.certify.criteria.stack import judge_stack
-from splatfix.certify.inside import phases
-from splatfix.certify.record import TrainingRecord
-from splatfix.certify.stacks.observed import result_of
 from splatfix.core.runner import Completed
 from tests.tables import data
+
+pytest.importorskip("torch")
+
+from splatfix.certify.inside import phases
 
 GIB = 1 << 30
 DONE = Completed(("train.py",), 0, "", "", 1.0)
@@ -38,7 +41,8 @@ class Machine:
             max_memory_reserved=lambda: self.reserved,
             mem_get_info=lambda: (self.free, self.total),
             current_device=lambda: 0,
-            get_device_properties=lambda device: SimpleNamespace(is_integrated=int(self.integrated)),
+            memory_reserved=lambda: self.reserved,
+            get_device_properties=lambda _: SimpleNamespace(name="GB10", is_integrated=int(self.integrated)),
         )
 
     def is_grad_enabled(self) -> bool:
@@ -56,6 +60,7 @@ class Machine:
 def _machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(phases.time, "perf_counter", lambda: machine.now)
+    monkeypatch.setattr(phases, "torch", machine)
     return machine
 
 
@@ -68,37 +73,35 @@ def draw(clock: phases.Phases, machine: Machine, seconds: float, gibibytes: floa
 
 def run(machine: Machine, iterations: int, *, gpu: bool = False, evaluate_at: int = 0) -> phases.Phases:
     """Load 5 s; of each iteration forward 0.2, backward 0.3, optimizer 0.1, densify or other 0.05 s; evaluation 0.7 s."""
-    clock = phases.Phases(machine, gpu)
+    clock = phases.Phases(on_gpu=gpu)
     machine.now += 5.0
     for number in range(1, iterations + 1):
         draw(clock, machine, 0.2)
-        clock.backward()
+        clock.enter("backward")
         machine.now += 0.3
         clock.passed(grown=number == 4)
         if number == evaluate_at:
             draw(clock, machine, 0.7, 9.0)
-        clock.stepping()
+        clock.enter("optimizer")
         machine.now += 0.1
-        clock.stepped()
+        clock.enter("other")
         machine.now += 0.05
     return clock
 
 
 def test_phases_of_a_cpu_run(machine: Machine) -> None:
-    state = run(machine, 11, evaluate_at=6).state
-    assert (state["load"], state["timed"], state["evaluation"]) == (5.0, 10, 0.7)
-    seconds = phases.of_a_run(state, 11)
+    fields = run(machine, 11, evaluate_at=6).fields()
+    assert (fields["seconds"]["setup"], fields["seconds"]["eval"]) == (5.0, 0.7)
     expected = {"forward": 2.2, "backward": 3.3, "optimizer": 1.1}
-    assert seconds == pytest.approx({**expected, "densify": 0.055, "other": 0.495, "evaluation": 0.7})
-    assert phases.of_a_run(phases.Phases(machine, False).state, 3) is None
+    expected |= {"densify": 0.055, "other": 0.495, "evaluation": 0.7}
+    assert fields["phases"] == pytest.approx(expected)
+    assert phases.Phases(on_gpu=False).fields()["phases"] == {}
 
 
 def test_a_gpu_is_waited_for_now_and_then_only(machine: Machine) -> None:
-    state = run(machine, 40, gpu=True).state
-    assert state["timed"] == 3 and 0 < machine.synchronized < 40
-    assert phases.of_a_run(state, 40) == pytest.approx(
-        {"forward": 8.0, "backward": 12.0, "optimizer": 4.0, "other": 2.0}
-    )
+    spent = run(machine, 40, gpu=True).fields()["phases"]
+    assert 0 < machine.synchronized < 40
+    assert spent == pytest.approx({"forward": 8.0, "backward": 12.0, "optimizer": 4.0, "other": 2.0})
 
 
 def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
@@ -107,19 +110,18 @@ def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
     draw(clock, machine, 2.0)
     machine.autograd = True
     draw(clock, machine, 0.2)
-    clock.backward()
+    clock.enter("backward")
     machine.now += 0.3
     assert clock.passed(grown=False)["evaluation"] == 2000.0
 
 
-def record_of(machine: Machine, clock: phases.Phases) -> TrainingRecord:
-    observed: dict[str, Any] = {"backward": 40, "seconds": machine.now, "vram": machine.peak}
-    observed |= {"phases": clock.state, "python": "3.11"}
-    return TrainingRecord.of(result_of(observed, DONE, 40, {}, {}))
+def record_of(clock: phases.Phases) -> typed.TrainingRecord:
+    record = TrainingRecord(iterations=40, observer=Observer(started=True), **clock.fields())
+    return typed.TrainingRecord.of(asdict(record))
 
 
 def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine) -> None:
-    record = record_of(machine, run(machine, 40, gpu=True, evaluate_at=7))
+    record = record_of(run(machine, 40, gpu=True, evaluate_at=7))
     assert record.memory.cuda is not None
     assert (record.memory.cuda.train.allocated, record.memory.cuda.eval.allocated) == (4 * GIB, 9 * GIB)
     outcomes = {item.code: item.outcome for item in judge_stack(record, DONE, (), (), {})}
@@ -130,7 +132,7 @@ def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine
 def test_memory_beyond_the_card_is_refused(machine: Machine) -> None:
     """Windows' driver, also under WSL2, gives more than the card has."""
     machine.total = 3 * GIB
-    (criterion,) = resources.memory_spill(record_of(machine, run(machine, 40, gpu=True)))
+    (criterion,) = resources.memory_spill(record_of(run(machine, 40, gpu=True)))
     assert criterion.outcome is Outcome.FAILED and "1,024 MiB" in criterion.measured
 
 
@@ -139,13 +141,15 @@ def test_memory_that_a_gpu_shares_with_the_page_cache_is_not_judged(
     machine: Machine, integrated: bool, outcome: Outcome
 ) -> None:
     machine.free, machine.integrated = GIB // 16, integrated
-    criterion = resources.memory_utilisation(record_of(machine, run(machine, 40, gpu=True)))
+    criterion = resources.memory_utilisation(record_of(run(machine, 40, gpu=True)))
     assert criterion.outcome is outcome, criterion.measured
 
 
 def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much(machine: Machine) -> None:
     """A forward pass of 43.5 % that becomes 88 times faster is 1.75 times in all: without it 1.77."""
-    record = TrainingRecord.of({"phases": {"forward": 0.435, "backward": 0.565}, "seconds": {"train": 1.0}})
+    record = typed.TrainingRecord.of(
+        {"phases": {"forward": 0.435, "backward": 0.565}, "seconds": {"train": 1.0}}
+    )
     assert "2.30 times as fast in all" in resources.time_by_phase(record).measured
 
 

@@ -6,29 +6,11 @@ from msgspec import Struct
 
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
-from splatfix.certify.stacks.threads import Threads
 from splatfix.core.step import Command, target_options, value_options
 
 RENDER, METRICS = "render.py", "metrics.py"
-
-
-class Gaps(Struct, frozen=True):
-    """What stops the trainer before its first step."""
-
-    mends: tuple[Mend, ...]
-    placeholders: tuple[str, ...]
-    """Missing modules that may be imported, though not used."""
-    standins: tuple[str, ...]
-    """Missing compiled packages that a stand-in of splatfix's takes the place of."""
-
-
-class ChosenScene(Struct, frozen=True):
-    """The scene, and how the trainer is told to read it."""
-
-    folder: Path
-    images: str = ""
-    """The name of its folder of images, where that is not ``images``."""
-    resolution: int | None = None
+PICKLES = "torch-load-pickles"
+"""Of the finding of a file of pickled objects that torch refuses."""
 
 
 class StackSubject(Struct, frozen=True, kw_only=True):
@@ -49,9 +31,18 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     commit: str
     script: str
     """The trainer, a file below the checkout."""
-    scene: ChosenScene
+    scene: Path = Path()
+    images: str = ""
+    """The name of the scene's folder of images, where that is not ``images``."""
+    resolution: int | None = None
+    """As the trainer is told to read them; None: as it likes."""
     iterations: int
-    gaps: Gaps
+    mends: tuple[Mend, ...] = ()
+    """What stops the trainer before its first step."""
+    placeholders: tuple[str, ...] = ()
+    """Missing modules that may be imported, though not used."""
+    standins: tuple[str, ...] = ()
+    """Missing compiled packages that a stand-in of splatfix's takes the place of."""
     extensions: tuple[str, ...] = ()
     """Top-level modules that the checkout calls."""
     dropins: Path | None = None
@@ -63,8 +54,9 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     """Modules of others that the checkout imports and cannot do without."""
     resumes: tuple[str, ...] = ()
     """Places that load checkpoints in a way that torch may refuse."""
-    threads: Threads | None = None
+    threads: int | None = None
     """CPU threads of the trainer; None on a GPU, where it takes as many as it likes."""
+    threads_because: str = ""
 
     @property
     def rehearsed(self) -> bool:
@@ -79,7 +71,7 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     @property
     def scenes(self) -> tuple[str, ...]:
         """The name of the scene, as the smoke trainer's subjects have several."""
-        return (self.scene.folder.name,)
+        return (self.scene.name,)
 
     @property
     def command(self) -> Command:
