@@ -17,7 +17,7 @@ from PIL import UnidentifiedImageError
 from splatfix.certify.progress import words
 from splatfix.certify.stacks.child import copy_scene
 from splatfix.certify.stacks.prepare import threads_for
-from splatfix.certify.stacks.progress import Lines, following
+from splatfix.certify.stacks.progress import following, latest
 from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.facts.scene.colmap import MODELS
 from splatfix.model import Facts, Resources
@@ -110,17 +110,18 @@ def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) 
     return json.dumps(row) + "\n"
 
 
-def test_a_growing_file_is_read_on(tmp_path: Path) -> None:
+def test_progress_is_that_of_the_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    lines = Lines(path, 100)
-    assert lines.latest() == {}
+    assert latest(path, 100) == {}
+    path.write_text(line(1)[:20])
+    assert latest(path, 100) == {}, "half a line is none"
     path.write_text(line(1, 9000.0) + line(2) + line(3)[:20])
-    state = lines.latest()
-    assert state["iteration"] == 2 and state["iterations_per_second"] == pytest.approx(4.0)
-    assert lines.latest() == {}, "half a line is none"
+    assert latest(path, 100)["iteration"] == 2
     path.write_text(line(1, 9000.0) + line(2) + line(3, loss=None))
-    state = lines.latest()
+    state = latest(path, 100)
     assert words(state) == "iteration 3 of 100, 4.0 it/s, 300 Gaussians, host memory 0.50 GiB, 0:24 left"
+    path.write_text("".join(line(number) for number in range(1, 2001)))
+    assert words(latest(path, 2000)).startswith("iteration 2000 of 2000, 4.0 it/s")
 
 
 def test_who_fails_to_listen_stops_nothing(tmp_path: Path) -> None:

@@ -94,28 +94,21 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class _Absent(type):
     """Of annotations, which are made at the import (``Shaped[Tensor, "n"] | None``), nothing is wanted but to be there."""
 
-    def __getitem__(cls, item: Any) -> Any:
-        return cls
-
     def __or__(cls, other: Any) -> Any:
         return cls
 
-    __ror__ = __or__
+    __ror__ = __getitem__ = __or__
 
     def __call__(cls, *_: Any, **__: Any) -> Any:
-        raise _missing(cls)
+        top, name = cls.__module__.partition(".")[0], f"{cls.__module__}.{cls.__name__}"
+        if cls._why:
+            raise ImportError(f"{cls._why} ({name} is used)", name=top)
+        raise ModuleNotFoundError(f"No module named {top!r} ({name} is used)", name=top)
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _missing(cls)
-
-
-def _missing(cls: Any) -> ImportError:
-    top = cls.__module__.partition(".")[0]
-    if cls._why:
-        return ImportError(f"{cls._why} ({cls.__module__}.{cls.__name__} is used)", name=top)
-    return ModuleNotFoundError(f"No module named {top!r} ({cls.__module__}.{cls.__name__} is used)", name=top)
+        return cls()
 
 
 def watch_imports(record: Record, configuration: dict[str, Any]) -> None:

@@ -53,6 +53,7 @@ class Record:
             "unloadable": [],
             "weights": [],
             "refused_loads": [],
+            "not_tensors": [],
             "declared_operators": False,
         }
         self._pid = os.getpid()
@@ -92,10 +93,8 @@ class Record:
         if os.getpid() != self._pid:
             return
         with self._lock:
-            document = {"argv": list(sys.argv), **self.passed_over}
-            document["record"] = dataclasses.asdict(self.measured())
-            if self.training is not None:
-                document["not_tensors"] = self.training.not_tensors
+            record = dataclasses.asdict(self.measured())
+            document = {"argv": sys.argv, "record": record, **self.passed_over}
             path = os.path.join(self.out, f"observed-{self._pid}.json")
             with open(path + ".partial", "w", encoding="utf-8") as file:
                 json.dump(document, file)

@@ -52,7 +52,6 @@ class Training:
     def __init__(self, record: Record, *, rehearsed: bool) -> None:
         self._record = record
         self.phases = Phases(on_gpu=not rehearsed and torch.cuda.is_available())
-        self.not_tensors: list[str] = []
         self._losses: list[Optional[float]] = []
         self._counts: list[int] = []
         """Of the Gaussians, at each change."""
@@ -167,8 +166,8 @@ class Training:
         norms = {name: self._norm(name, params) for name, params in groups.items()}
         if self._rows is not None and self._counts[-1:] != [self._rows]:
             self._counts.append(self._rows)
-        if not self.not_tensors:
-            self.not_tensors = _not_tensors(alive)
+        if not self._record.passed_over["not_tensors"]:
+            self._record.passed_over["not_tensors"] = _not_tensors(alive)
         line: dict[str, Any] = {
             "iteration": len(self._losses),
             "loss": loss,
