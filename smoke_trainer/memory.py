@@ -119,7 +119,7 @@ def growth(samples: List[Tuple[int, int]]) -> Optional[Dict[str, float]]:
         for earlier, before in later[:index]:
             slopes.append((held - before) / (iteration - earlier))
     slopes.sort()
-    return {"per_1000": 1000.0 * slopes[len(slopes) // 2], "from": later[0][0], "to": later[-1][0]}
+    return {"per_1000": 1000.0 * slopes[len(slopes) // 2], "start": later[0][0], "end": later[-1][0]}
 
 
 def spilled_bytes(reserved: int, free: int, total: int) -> int:

@@ -30,7 +30,7 @@ from smoke_trainer.timing import steadiness
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Of result.json. splatfix/certify/record.py says what each of its fields means, and reads it: one that changes its meaning, or
 goes, changes this."""
 # The settings that results are judged and compared by; `budget` and `cap` where the strategy has one.

@@ -78,8 +78,8 @@ def diff(a: Path, b: Path) -> Result:
     baseline, judged = require(read_stored(a)), require(read_stored(b))
     certificate_b = judged.certificate
     for stored in (judged, baseline):
-        require_alike(stored.path, stored.document, certificate_b.renderer, certificate_b.device)
-    compared = compare(certificate_b.scenes, baseline.document)
+        require_alike(stored.path, stored.certificate, certificate_b.renderer, certificate_b.device)
+    compared = compare(certificate_b.scenes, baseline.certificate)
     assert compared is not None  # there is a baseline
     rung = reproduces(certificate_b.scenes, compared)
     difference = comparison.Difference(str(baseline.path), str(judged.path), rung, compared)

@@ -95,7 +95,7 @@ def read_stored(path: Path) -> Stored | Rejected:
             "app.other-schema", file=file, by=by, version=version, here=__version__, reads=SCHEMA_VERSION
         )
     try:
-        parts = {name: document[name] for name in Certificate.__struct_fields__ if name in document}
+        parts = {name: document[name] for name in Certificate.__struct_encode_fields__ if name in document}
         certificate = from_json(Certificate, parts)
         options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
         datetime.fromisoformat(certificate.issued)

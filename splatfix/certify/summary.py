@@ -2,17 +2,9 @@
 
 from collections.abc import Sequence
 
-from splatfix.certify.levels import (
-    highest_of,
-    rendered_in_torch,
-    too_short,
-    unreadable,
-    why_open,
-    without_floor,
-)
+from splatfix.certify.levels import highest_of, rendered_in_torch, too_short, unreadable, without_floor
 from splatfix.certify.model import OF_RESOURCES, KernelCheck, Outcome, SceneRun, Verdict
-from splatfix.certify.run_levels import on
-from splatfix.certify.stacks.subject import StackSubject
+from splatfix.certify.run_levels import TRAINS_FROM, on
 from splatfix.certify.subject import SmokeSubject
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
@@ -23,7 +15,7 @@ MODULES = {"inria": "diff_gaussian_rasterization", "gsplat": "gsplat"}
 
 def summarize(
     verdict: Verdict,
-    proof: tuple[Rung, ...],
+    proof: Sequence[Rung],
     subject: SmokeSubject,
     runs: tuple[SceneRun, ...],
     kernels: tuple[KernelCheck, ...] = (),
@@ -34,6 +26,9 @@ def summarize(
     """Sum up a run of the smoke trainer; ``built`` is of GPUs that are not here, ``left_open`` what could not be judged."""
     where = on(subject.device)
     reached = {rung.name: rung.reached for rung in proof}
+    if (subject.request.level or TRAINS_FROM) < TRAINS_FROM:  # its opening has said the rest
+        why = _because(left_open) if verdict is Verdict.UNDETERMINED else ""
+        return f"{why} {idle_gpu}".strip()
     if verdict is Verdict.NOT_CERTIFIED:
         sentences = [_refused(proof, runs, where), _built_for(subject, built)]
     elif verdict is Verdict.UNDETERMINED:
@@ -55,7 +50,7 @@ def summarize(
         skipped = len(subject.suite.skipped)
         if skipped:
             sentences.append(f"Skipped: {counted(skipped, 'scene')}.")
-        if noted := [run.scene for run in runs if run.notes]:
+        if noted := [run.scene for run in runs if run.record.notes]:
             sentences.append(f"With reservations: {', '.join(noted)}.")
         drawing = [item for item in kernels if item.name in ("rasterizer", "gsplat")]
         modules = [item.implementation.partition(".")[0] for item in drawing if item.kind not in ("", "ours")]
@@ -70,14 +65,14 @@ def summarize(
 
 
 def _undetermined(
-    proof: tuple[Rung, ...], runs: tuple[SceneRun, ...], where: str, left_open: tuple[str, ...]
+    proof: Sequence[Rung], runs: tuple[SceneRun, ...], where: str, left_open: tuple[str, ...]
 ) -> str:
     if left_open:
         met = ""
         if runs:
             good = sum(run.passed is True and not run.unreadable for run in runs)
             met = f" {good} of {counted(len(runs), 'scene')} trained {where} met all criteria."
-        return f"{undetermined_because(left_open)}{met}"
+        return f"{_because(left_open)}{met}"
     level = "highest level verified: none"
     if highest := highest_of(proof):
         level = f"highest level verified: {highest.value}"
@@ -94,12 +89,11 @@ def _undetermined(
     )
 
 
-def undetermined_because(left_open: tuple[str, ...]) -> str:
-    """That a run level includes what could not be judged."""
+def _because(left_open: tuple[str, ...]) -> str:
     return f"It is undetermined, because of {'; '.join(left_open)}."
 
 
-def _refused(proof: tuple[Rung, ...], runs: Sequence[SceneRun], where: str) -> str:
+def _refused(proof: Sequence[Rung], runs: Sequence[SceneRun], where: str) -> str:
     """What an environment that is not certified does all the same, and the levels that it reached."""
     reached = {rung.name: rung.reached for rung in proof}
     trains, computes = reached[RungName.TRAINS], reached[RungName.COMPUTES]
@@ -129,24 +123,3 @@ def _built_for(subject: SmokeSubject, built: Rung | None) -> str:
         return ""
     targets = ", ".join(arch.sm for arch in subject.targets)
     return f"Its CUDA extensions are built for {targets}, and were not run."
-
-
-def summarize_stack(verdict: Verdict, subject: StackSubject, run: SceneRun | None) -> str:
-    """Of a stack's own trainer; ``run`` is None for one that has not come to its end."""
-    trainer = f"{subject.name}'s own trainer"
-    if run is None:
-        return f"{trainer} was not run to its end on {subject.device}: nothing of it was judged."
-    limit = ""
-    how = "ran"
-    if subject.rehearsed:
-        how, limit = "was rehearsed", " CUDA and its kernels were not verified."
-    began = f"{trainer} {how} {on(subject.device)} for {counted(run.record.iterations or 0, 'iteration')}"
-    if verdict is Verdict.NOT_CERTIFIED:
-        failed = counted(len(run.failed), "criterion")
-        return f"{began}, and does not pass: {failed} failed.{limit}"
-    if verdict is Verdict.UNDETERMINED:
-        reason = why_open(run) if run.passed is None else "and nothing failed so far"
-        return f"{began}, {reason}.{limit}"
-    met = sum(item.outcome is Outcome.MET for item in run.criteria)
-    measured = f"{met} met, {len(run.criteria) - met} not measured"
-    return f"{began} on {run.scene}, and meets every criterion that was measured ({measured}).{limit}"

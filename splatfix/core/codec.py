@@ -55,7 +55,8 @@ def to_json(value: Any) -> Any:
     if hasattr(type(value), "to_json"):
         return value.to_json()
     if isinstance(value, Struct):
-        return {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {encoded: to_json(getattr(value, name)) for encoded, name in names}
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):

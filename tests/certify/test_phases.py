@@ -13,10 +13,12 @@ import pytest
 
 from smoke_trainer.record import Observer, TrainingRecord
 from splatfix.certify import Outcome
-from splatfix.certify import record as typed
-from splatfix.certify.criteria import resources
-from splatfix.certify.criteria.stack import judge_stack
+from splatfix.certify.criteria import judge
+from splatfix.certify.criteria.criterion import StackRun
+from splatfix.certify.criteria.resources import bound_by
+from splatfix.certify.model import Criterion
 from splatfix.core.runner import Completed
+from tests.certify.conftest import trained
 from tests.tables import data
 
 pytest.importorskip("torch")
@@ -115,24 +117,23 @@ def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
     assert clock.passed(grown=False)["evaluation"] == 2000.0
 
 
-def record_of(clock: phases.Phases) -> typed.TrainingRecord:
+def judged(clock: phases.Phases) -> dict[str, Criterion]:
     record = TrainingRecord(iterations=40, observer=Observer(started=True), **clock.fields())
-    return typed.TrainingRecord.of(asdict(record))
+    training = trained(asdict(record), device="cuda", stack=StackRun())
+    return {item.code: item for item in judge(training)}
 
 
 def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine) -> None:
-    record = record_of(run(machine, 40, gpu=True, evaluate_at=7))
-    assert record.memory.cuda is not None
-    assert (record.memory.cuda.train.allocated, record.memory.cuda.eval.allocated) == (4 * GIB, 9 * GIB)
-    outcomes = {item.code: item.outcome for item in judge_stack(record, DONE, (), (), {})}
-    assert outcomes["evaluation-memory"] is Outcome.FAILED
-    assert outcomes["time-by-phase"] is outcomes["memory-utilisation"] is Outcome.MET
+    found = judged(run(machine, 40, gpu=True, evaluate_at=7))
+    assert found["evaluation-memory"].outcome is Outcome.FAILED
+    assert "9,216 MiB in evaluation, 4,096 MiB in training" in found["evaluation-memory"].measured
+    assert found["time-by-phase"].outcome is found["memory-utilisation"].outcome is Outcome.MET
 
 
 def test_memory_beyond_the_card_is_refused(machine: Machine) -> None:
     """Windows' driver, also under WSL2, gives more than the card has."""
     machine.total = 3 * GIB
-    (criterion,) = resources.memory_spill(record_of(run(machine, 40, gpu=True)))
+    criterion = judged(run(machine, 40, gpu=True))["memory-spill"]
     assert criterion.outcome is Outcome.FAILED and "1,024 MiB" in criterion.measured
 
 
@@ -141,16 +142,13 @@ def test_memory_that_a_gpu_shares_with_the_page_cache_is_not_judged(
     machine: Machine, integrated: bool, outcome: Outcome
 ) -> None:
     machine.free, machine.integrated = GIB // 16, integrated
-    criterion = resources.memory_utilisation(record_of(run(machine, 40, gpu=True)))
+    criterion = judged(run(machine, 40, gpu=True))["memory-utilisation"]
     assert criterion.outcome is outcome, criterion.measured
 
 
-def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much(machine: Machine) -> None:
+def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much() -> None:
     """A forward pass of 43.5 % that becomes 88 times faster is 1.75 times in all: without it 1.77."""
-    record = typed.TrainingRecord.of(
-        {"phases": {"forward": 0.435, "backward": 0.565}, "seconds": {"train": 1.0}}
-    )
-    assert "2.30 times as fast in all" in resources.time_by_phase(record).measured
+    assert "2.30 times as fast in all" in bound_by({"forward": 0.435, "backward": 0.565})
 
 
 TRAINER: str = data(__file__)["texts"]["trainer"]

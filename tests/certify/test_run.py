@@ -97,10 +97,9 @@ class TestCertified:
             assert own is not None and own < 1e-6
             assert (found[module].own_gradient_difference is None) == (module == "simple_knn._C")
         assert all(found[module].own_difference is None for module in ours)
-        ran = certificate.scenes[0].result["implementations"]
-        assert (ran["ssim"]["name"], ran["knn"]["name"]) == ("fused_ssim", "simple_knn._C")
-        renderer = ran["renderer"]
-        assert renderer["kind"] == "inria" and renderer["engine"] == "torch-cpu"
+        ran = certificate.scenes[0].record.implementations
+        assert (ran["ssim"].name, ran["knn"].name) == ("fused_ssim", "simple_knn._C")
+        assert (ran["renderer"].kind, ran["renderer"].engine) == ("inria", "torch-cpu")
         assert reached(certificate.proof)[RungName.BUILT] is None
         assert f"splatfix's drop-in for {name}" in certificate.summary
 
@@ -158,9 +157,9 @@ class TestNotCertified:
     def test_regression_against_the_baseline(self, tmp_path: Path, known: Facts) -> None:
         quick = SUITES["quick"]
         first = run(tmp_path / "first", known, suite=quick)
-        scenes = [{"scene": item.scene, "result": item.result} for item in first.scenes]
-        slower = RecordedTrainer(study={**first.scenes[1].result, "iterations_per_second": 0.1})
-        again = run(tmp_path / "again", known, runner=slower, suite=quick, baseline={"scenes": scenes})
+        study = dataclasses.asdict(first.scenes[1].record)
+        slower = RecordedTrainer(study={**study, "iterations_per_second": 0.1})
+        again = run(tmp_path / "again", known, runner=slower, suite=quick, baseline=first)
         assert again.verdict is Verdict.NOT_CERTIFIED
         levels = reached(again.proof)
         assert levels[RungName.TRAINS] is True and levels[RungName.REPRODUCES] is False

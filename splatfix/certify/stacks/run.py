@@ -5,38 +5,41 @@ On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on t
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
-from splatfix.certify import record as typed
 from splatfix.certify.certificate import Measured
-from splatfix.certify.criteria.running import no_cuda_error
+from splatfix.certify.criteria import judge
+from splatfix.certify.criteria.criterion import StackRun, Training
 from splatfix.certify.criteria.stack import METRICS as OF_METRICS
-from splatfix.certify.criteria.stack import RENDERING, judge_stack
+from splatfix.certify.criteria.stack import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
-from splatfix.certify.model import Mend, SceneRun
+from splatfix.certify.model import Certificate, Mend, SceneRun, TestedStack
 from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import child_variables, stage
+from splatfix.certify.smoke_training import record_of
+from splatfix.certify.stacks.certificate import stack_certificate
 from splatfix.certify.stacks.child import copy_scene, stage_inside, training_arguments
 from splatfix.certify.stacks.progress import following
 from splatfix.certify.stacks.scene_layout import scene_problems
-from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject, Started
+from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
 from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
 from splatfix.core.limits import MOST_TEXT
+from splatfix.core.proof import Rung
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
-from splatfix.core.step import say
+from splatfix.core.step import Command, say
 from splatfix.core.words import few
 from splatfix.facts.checkout import read_arguments
-from splatfix.model import Facts
+from splatfix.model import Facts, Finding
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 
@@ -52,7 +55,7 @@ class StackTrainer:
     """A stack's own trainer on its scene, with what it needs in a temporary folder."""
 
     def __init__(self, subject: StackSubject, facts: Facts, runner: Runner, folder: Path) -> None:
-        self._subject, self._runner, self._folder = subject, runner, folder
+        self._subject, self._facts, self._runner, self._folder = subject, facts, runner, folder
         own = [folder, subject.out, subject.checkout, subject.source]
         if subject.dropins is not None:
             own.append(subject.dropins)
@@ -102,25 +105,25 @@ class StackTrainer:
         if done.ok and rendered and (subject.source / METRICS).is_file():
             self._run_script(METRICS, ["-m", str(self._model)], "metrics.log", tell)
         record = self._record(observed, done, self._compare(tell))
-        mends = (*subject.mends, *self._mends)
-        result = asdict(record)
-        criteria = judge_stack(
-            typed.TrainingRecord.of(result), done, subject.extensions, mends, self._scripts, problems
+        write_json(self._report / "result.json", asdict(record))
+        run = StackRun(
+            extensions=subject.extensions,
+            mends=(*subject.mends, *self._mends),
+            scripts=self._scripts,
+            scene_problems=problems,
         )
-        if not subject.rehearsed:
-            criteria += no_cuda_error(f"{done.stdout}\n{done.stderr}", subject.device)
-        write_json(self._report / "result.json", result)
+        criteria = judge(Training(record=record, done=done, device=subject.device, stack=run))
         pictures = sorted(self._report.glob("renders/**/*.png"))[:MAX_IMAGES]
         images = tuple(path.relative_to(subject.out).as_posix() for path in pictures)
         seconds = round(time.monotonic() - began, 1)
-        return SceneRun(scene, criteria, seconds, result, images, f"{scene}/{TRAINING_LOG}")
+        return SceneRun(scene, criteria, seconds, record, images, f"{scene}/{TRAINING_LOG}")
 
     def _record(
         self, observed: Mapping[str, Any], done: Completed, compared: Mapping[str, Any]
     ) -> TrainingRecord:
         """What was observed of the training, what was compared of what it left, and the reservations."""
         seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
-        record = from_json(TrainingRecord, {**seen, **compared})
+        record = record_of({**seen, **compared})
         memory, growth = record.memory, growth_of(self._report / SERIES)
         if growth:
             per_1000, start, end = growth
@@ -161,9 +164,24 @@ class StackTrainer:
                 shutil.copyfile(self._observed / name, self._report / copy)
 
     def measured(self, *, finished: bool) -> Measured:
-        """Return how the training was started, what was passed over, and at the end what was loaded."""
-        started = Started(tuple(self._shown), tuple(self._weights), tuple(self._mends))
-        return Measured(started=started, loaded=self._loaded.compare() if finished else None)
+        """Return what was loaded, at the end."""
+        return Measured(loaded=self._loaded.compare() if finished else None)
+
+    def certificate(self, measured: Measured, findings: Sequence[Finding], built: Rung | None) -> Certificate:
+        """Return the certificate of what was measured."""
+        subject = self._subject
+        stack = TestedStack(
+            name=subject.name,
+            folder=str(subject.checkout),
+            remote=subject.remote,
+            commit=subject.commit,
+            command=Command((subject.python, str(subject.checkout / subject.script), *self._shown)),
+            rehearsed=subject.rehearsed,
+            dropins=subject.dropin_names,
+            mends=(*subject.mends, *self._mends),
+            weights=tuple(self._weights),
+        )
+        return stack_certificate(subject, self._facts, measured, stack, findings, built)
 
     def _run_script(
         self, script: str, arguments: list[str], log: str, tell: Tell

@@ -86,14 +86,3 @@ class StackSubject(Struct, frozen=True, kw_only=True):
         if request.train_arguments:
             arguments += ["--", *request.train_arguments]
         return Command(tuple(arguments))
-
-
-class Started(Struct, frozen=True):
-    """What is known of a stack's training however it ends."""
-
-    arguments: tuple[str, ...] = ()
-    """What followed train.py."""
-    weights: tuple[str, ...] = ()
-    """Pretrained weights that could not be had."""
-    mends: tuple[Mend, ...] = ()
-    """What stopped it, and was passed over so that it went on."""
