@@ -39,17 +39,6 @@ def evaluate(
     )
 
 
-def highest_of(proof: Sequence[Rung]) -> RungName | None:
-    """The highest level below the first failed one."""
-    highest = None
-    for rung in proof:
-        if rung.reached is False:
-            break
-        if rung.reached:
-            highest = rung.name
-    return highest
-
-
 def level_resolved(findings: Sequence[Finding], device: str) -> Rung:
     """The lowest level, by the findings for the GPU that ``device`` means."""
     relevant = _bearing_on(RungName.RESOLVED, findings)

@@ -172,9 +172,10 @@ class CertificateView(Struct, frozen=True):
     @property
     def settings(self) -> Table | None:
         """The settings: one value where it is the same in every scene, otherwise each scene's."""
+        runs = [run for run in self.certificate.scenes if run.record.config != Config()]
         rows = []
         for name in (field.name for field in fields(Config)):
-            values = {run.scene: getattr(run.record.config, name) for run in self.certificate.scenes}
+            values = {run.scene: getattr(run.record.config, name) for run in runs}
             if all(value in (None, []) for value in values.values()):
                 continue
             texts = {scene: number(value, "{}") for scene, value in values.items()}
