@@ -30,6 +30,7 @@ from splatfix.facts.source.copying import copy_source, missed
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.dropins import DROPINS, is_rasterizer
+from splatfix.knowledge.schedules import least_iterations
 from splatfix.model import Checkout, Distribution, ExtensionCall, Facts, RenderCall
 from splatfix.model.option import Native, Replacement
 from splatfix.plan.checkout import incomplete
@@ -104,6 +105,7 @@ def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
             hosts[dropin.name] = host
 
     key, name = prepare.recognised_stack(checkout)
+    usual = prepare.ITERATIONS if device == "cpu" else prepare.GPU_ITERATIONS
     folder = Path(checkout.folder)
     served = [item.module for item in replacement.dropins]
     served += [item.module for item in replacement.native]
@@ -119,7 +121,7 @@ def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
         remote=checkout.remote,
         commit=checkout.commit or "",
         script=script,
-        iterations=request.iterations or prepare.short_training(key, device),
+        iterations=request.iterations or max(usual, least_iterations(key)),
         extensions=prepare.called_extensions(checkout, script, served),
     )
     subject = prepare.with_gaps(subject, context, checkout)

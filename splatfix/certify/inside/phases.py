@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 import torch
 
-from smoke_trainer.memory import peak_rss, resident, spilled_bytes, under_wsl
+from smoke_trainer.memory import peak_rss, resident, under_wsl
 from smoke_trainer.record import CudaMemory, CudaPeak, HostPeaks, Memory, TrainingMachine
 
 EVERY_ON_GPU = 10
@@ -137,8 +137,8 @@ class Phases:
         self._machine = TrainingMachine(gpu=str(about.name), gpu_memory=int(total), gpu_integrated=integrated)
         spill = None
         if self._spills:
-            spilled = spilled_bytes(int(torch.cuda.memory_reserved()), int(free), int(total))
-            spill = max(spilled, self._cuda.spill or 0)
+            # at least: what is reserved beyond all that the GPU has in use, by other programs too
+            spill = max(0, int(torch.cuda.memory_reserved()) - int(total - free), self._cuda.spill or 0)
         self._cuda = CudaMemory(
             train=CudaPeak(reserved=int(torch.cuda.max_memory_reserved())),
             used_share=max(1.0 - free / total, self._cuda.used_share or 0.0),

@@ -25,8 +25,6 @@ from splatfix.kernels.ssim import fused_ssim
 
 MOST_PREVIEWS = 4
 _LONGEST_HEADER = 1 << 20
-_AT_ONCE = 1 << 24
-"""Numbers of a point cloud that are in memory together; some have gigabytes."""
 
 
 def image(path: Path) -> torch.Tensor:
@@ -66,9 +64,10 @@ def point_cloud(path: Path) -> dict[str, Any]:
         numbers = (path.stat().st_size - start) // 4
         contents["whole"] = numbers == count * len(kinds)
         contents["non_finite"] = 0
-        for first in range(0, numbers, _AT_ONCE):
-            values = np.fromfile(path, "<f4", min(_AT_ONCE, numbers - first), offset=start + 4 * first)
-            contents["non_finite"] += int((~np.isfinite(values)).sum())
+        if numbers:
+            # not read into memory: some have gigabytes
+            values = np.memmap(path, "<f4", "r", start, (numbers,))
+            contents["non_finite"] = numbers - int(np.count_nonzero(np.isfinite(values)))
     return contents
 
 

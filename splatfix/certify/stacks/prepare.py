@@ -20,7 +20,6 @@ from splatfix.core.words import counted
 from splatfix.facts.checkout import as_reached, find_trainers
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.dropins import has_reference
-from splatfix.knowledge.schedules import least_iterations
 from splatfix.model import Checkout, Fact, Facts, Status
 
 ITERATIONS, GPU_ITERATIONS = 120, 1000
@@ -82,11 +81,6 @@ def recognised_stack(checkout: Checkout) -> tuple[str, str]:
     if recognition.own:
         return recognition.stack.key, recognition.words
     return recognition.stack.key, f"{folder} ({recognition.words})"
-
-
-def short_training(key: str, device: str) -> int:
-    """Return how many iterations show something: enough for the stack's own schedule."""
-    return max(ITERATIONS if device == "cpu" else GPU_ITERATIONS, least_iterations(key))
 
 
 def called_extensions(checkout: Checkout, script: str, served: Collection[str]) -> tuple[str, ...]:

@@ -79,8 +79,8 @@ class StackSubject(Struct, frozen=True, kw_only=True):
         request = self.request
         arguments = ["splatfix", "certify", "--repo", str(request.checkout)]
         arguments += ["--python", self.python, "--device", self.device]
-        arguments += value_options({"--scene": request.scene, "--script": request.script or None})
-        arguments += value_options({"--face": request.face or None})
+        script, face = request.script or None, request.face or None
+        arguments += value_options({"--scene": request.scene, "--script": script, "--face": face})
         arguments += target_options(request.targets)
         arguments += value_options({"--iterations": request.iterations, "--resolution": request.resolution})
         if request.train_arguments:
