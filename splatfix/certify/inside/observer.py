@@ -161,8 +161,8 @@ def watch(record: Record, module: ModuleType) -> None:
     file = getattr(module, "__file__", None)
     origin = "splatfix's drop-in" if _is_dropin(file) else "native"
     calls: dict[str, int] = {}
-    name, sha256 = importing.file_of(file)
-    row = Implementation(name=origin, module=module.__name__, file=name, sha256=sha256, calls=calls)
+    file_name, sha256 = importing.file_of(file)
+    row = Implementation(name=origin, module=module.__name__, file=file_name, sha256=sha256, calls=calls)
 
     def counted(function: Any, name: str) -> Any:
         @functools.wraps(function, updated=())
