@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from splatfix.certify.criteria.resources import bound_by
-from splatfix.certify.stacks.child import configure, stage_observer
+from splatfix.certify.stacks.child import stage_observer
 from splatfix.core.files import object_in
 from splatfix.knowledge.dropins import DROPINS
 
@@ -38,7 +38,6 @@ class PhaseCosts(Struct, frozen=True):
 
 def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
     """Return variables with which a command's Python loads the observer, from one folder, to write into another that exists."""
-    stage_observer(staged)
     modules = {item.module.partition(".")[0] for item in DROPINS} | {"gsplat"}
     settings = {
         "out": str(out.resolve()),
@@ -46,8 +45,7 @@ def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
         "cpu": False,
         "extensions": sorted(modules),
     }
-    search_path = os.pathsep.join(filter(None, [str(staged), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": search_path, **configure(out, settings)}
+    return {**os.environ, **stage_observer(staged, settings)}
 
 
 def costs_of(out: Path) -> PhaseCosts | None:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from splatfix.certify.smoke import child_variables
 from splatfix.certify.stacks.subject import StackSubject
@@ -31,11 +32,10 @@ def stage_inside(
     What it observes goes to ``out``; only this run writes to the folders of ``written``. On a GPU nothing is passed over: no file
     that torch refuses to load, and no module that lacks a library.
     """
-    stage_observer(folder)
     for name in subject.standins:
         shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
     settings = {
-        "out": str(out),
+        "out": str(out.resolve()),
         "checkout": str(subject.source),
         "cpu": subject.rehearsed,
         "extensions": subject.extensions,
@@ -43,8 +43,7 @@ def stage_inside(
         "needed": subject.needed if subject.rehearsed else (),
         "written": list(map(str, written)) if subject.rehearsed else (),
     }
-    configured = configure(out, settings)
-    variables = child_variables(folder)
+    variables = child_variables(folder) | stage_observer(folder, settings, subject.dropins)
     if subject.rehearsed and shutil.which("nvidia-smi") is None:
         # for trainers that choose the idlest GPU by its output, as Scaffold-GS does
         program = make_folder(folder / "bin") / "nvidia-smi"
@@ -53,35 +52,33 @@ def stage_inside(
         variables["PATH"] = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
     if subject.threads:
         variables["OMP_NUM_THREADS"] = str(subject.threads)
-    # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
-    search_path = [str(folder), str(subject.dropins or ""), os.environ.get("PYTHONPATH", "")]
-    return {
-        **variables,
-        "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
-        **configured,
-        "WANDB_MODE": "disabled",
-    }
+    return {**variables, "WANDB_MODE": "disabled"}
 
 
-def stage_observer(folder: Path) -> None:
-    """Put the observer into a folder: Python loads it from there before any other code."""
+def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | None = None) -> dict[str, str]:
+    """Put the observer into a folder; return the variables with which Python loads it before any other code, and drop-ins before
+    what is installed.
+
+    Args:
+        settings: what it is to do; ``out`` is the folder that it writes to.
+    """
     package = folder / "splatfix" / "certify"
-    if package.exists():
-        return
-    shutil.copytree(_INSIDE, package / "inside", ignore=_NOT_CODE)
-    for parent in (package, package.parent):
-        (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
-    shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
-    # of which the observer needs the record, and how memory and updates are measured
-    shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
-
-
-def configure(out: Path, settings: Mapping[str, object]) -> dict[str, str]:
-    """Write what the observer is to do, and return the variable that leads it there."""
-    configuration = out.resolve() / "inside.json"
+    if not package.exists():
+        shutil.copytree(_INSIDE, package / "inside", ignore=_NOT_CODE)
+        for parent in (package, package.parent):
+            (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
+        shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+        # of which the observer needs the record, and how memory and updates are measured
+        shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
+    configuration = Path(settings["out"], "inside.json")
     complete = {"placeholders": (), "needed": (), "written": (), **settings}
     configuration.write_text(json.dumps(complete), encoding="utf-8")
-    return {"SPLATFIX_INSIDE": str(configuration)}
+    # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
+    search_path = [str(folder), str(dropins or ""), os.environ.get("PYTHONPATH", "")]
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
+        "SPLATFIX_INSIDE": str(configuration),
+    }
 
 
 def copy_scene(scene: Path, destination: Path) -> Path:
