@@ -47,11 +47,7 @@ class Trainer(Struct, frozen=True, kw_only=True):
     """Before anything is copied or made."""
     facts: Facts
     """Of the machine, with all of the checkout."""
-    checkout: Checkout
-    """As far as it is reached."""
     reach: Reach
-    replacement: Replacement
-    """The drop-ins for what it reaches, and what of that has none."""
     hosts: Mapping[str, Distribution]
     """The packages that drop-ins are a part of, by the names of these."""
     obstacle: Rejected | None
@@ -107,36 +103,24 @@ def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
     key, name = prepare.recognised_stack(checkout)
     usual = prepare.ITERATIONS if device == "cpu" else prepare.GPU_ITERATIONS
     folder = Path(checkout.folder)
-    served = [item.module for item in replacement.dropins]
-    served += [item.module for item in replacement.native]
     subject = StackSubject(
         request=request,
         python=python,
         device=device,
-        checkout=folder,
+        checkout=checkout,
         source=folder,
         work=folder,
         name=name,
         key=key,
-        remote=checkout.remote,
-        commit=checkout.commit or "",
         script=script,
         iterations=request.iterations or max(usual, least_iterations(key)),
-        extensions=prepare.called_extensions(checkout, script, served),
+        replacement=replacement,
     )
-    subject = prepare.with_gaps(subject, context, checkout)
+    subject = prepare.with_needs(subject, context)
     empty = [item for item in checkout.submodules if item.empty]
     if paths := [item.path for item in empty if module_of(item, checkout) in subject.placeholders]:
         raise incomplete(checkout.folder, folder, paths).error()
-    return Trainer(
-        subject=subject,
-        facts=facts,
-        checkout=checkout,
-        reach=reach,
-        replacement=replacement,
-        hosts=hosts,
-        obstacle=obstacle,
-    )
+    return Trainer(subject=subject, facts=facts, reach=reach, hosts=hosts, obstacle=obstacle)
 
 
 def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject, Facts]:
@@ -149,7 +133,7 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
         SplatfixError: wrong options (exit code 2), missing prerequisites (3), or ``nothing-replaces-it`` (1).
     """
     trainer = read_trainer(request)
-    subject, replacement = trainer.subject, trainer.replacement
+    subject, replacement = trainer.subject, trainer.subject.replacement
     if trainer.obstacle:
         raise trainer.obstacle.error()
     if subject.rehearsed and replacement.useless:
@@ -160,7 +144,7 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
             refused=replacement.refused,
             folder=request.checkout,
         )
-    subject = _with_mended_copy(subject, trainer.checkout, folder)
+    subject = _with_mended_copy(subject, folder)
     subject = replace(subject, work=folder / "work")
     _copy(subject.source, subject.work)
     subject = prepare.with_scene(subject, folder)
@@ -173,36 +157,26 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
     for name, host in trainer.hosts.items():
         without_kernels = shutil.ignore_patterns("*.so", "*.pyd", "csrc", "__pycache__")
         shutil.copytree(Path(host.location, name), packages / name, ignore=without_kernels)
-    assumed = []
     for item in replacement.dropins:
         with zipfile.ZipFile(make_dropin_wheel(item, __version__, folder / "wheels")) as wheel:
             wheel.extractall(packages)  # our own wheel, made a moment ago
-        if item.declared and item.declared.assumed:
-            assumed.append(f"{item.module}: {item.declared.assumed}")
     threads, because = prepare.threads_for(trainer.facts)
-    subject = replace(
-        subject,
-        dropins=packages,
-        dropin_names=(*replacement.names, *subject.standins),
-        assumed=tuple(assumed),
-        threads=threads,
-        threads_because=because,
-    )
+    subject = replace(subject, dropins=packages, threads=threads, threads_because=because)
     return subject, trainer.facts
 
 
-def _with_mended_copy(subject: StackSubject, checkout: Checkout, folder: Path) -> StackSubject:
+def _with_mended_copy(subject: StackSubject, folder: Path) -> StackSubject:
     """Where known edits mend the checkout's own Python code, run a scratch copy with the edits made."""
     codes = {item.code for item in subject.mends}
     files: dict[str, dict[str, None]] = {}
-    for match in checkout.python_matches:
+    for match in subject.checkout.python_matches:
         record = breakage(match.breakage)
         if record.check and record.check.code in codes and record.edits:
             files.setdefault(match.file, {})[match.breakage] = None
     if not files:
         return subject
-    copy = folder / subject.checkout.name
-    _copy(subject.checkout, copy)
+    copy = folder / subject.folder.name
+    _copy(subject.folder, copy)
     edited = set()
     for file, keys in files.items():
         if not (copy / file).is_file():  # behind a link that leads out
@@ -239,7 +213,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         SplatfixError: as :func:`read_trainer`.
     """
     trainer = read_trainer(request, "--dry-run")
-    subject, checkout, replacement = trainer.subject, trainer.checkout, trainer.replacement
+    subject, checkout, replacement = trainer.subject, trainer.subject.checkout, trainer.subject.replacement
     called = {call.module for call in checkout.calls}
     refused = tuple(
         item

@@ -93,7 +93,8 @@ def run(machine: Machine, iterations: int, *, gpu: bool = False, evaluate_at: in
 
 def test_phases_of_a_cpu_run(machine: Machine) -> None:
     fields = run(machine, 11, evaluate_at=6).fields()
-    assert (fields["seconds"]["setup"], fields["seconds"]["eval"]) == (5.0, 0.7)
+    # of the last iteration the step, and what follows, is no training any more
+    assert fields["seconds"] == pytest.approx({"setup": 5.0, "train": 7.7, "eval": 0.7})
     expected = {"forward": 2.2, "backward": 3.3, "optimizer": 1.1}
     expected |= {"densify": 0.055, "other": 0.495, "evaluation": 0.7}
     assert fields["phases"] == pytest.approx(expected)

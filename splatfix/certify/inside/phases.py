@@ -31,6 +31,8 @@ class Phases:
         self._started = self._last = time.perf_counter()
         self._load: Optional[float] = None
         """Seconds up to the first picture."""
+        self._train: Optional[float] = None
+        """Seconds from there to the end of the last backward pass."""
         self._evaluation = 0.0
         self._spent: dict[str, float] = {}
         """Seconds of this iteration, by phase."""
@@ -52,9 +54,7 @@ class Phases:
         phases = {name: round(spent * self._passes / self._timed, 3) for name, spent in self._sums.items()}
         if phases and self._evaluation:
             phases["evaluation"] = round(self._evaluation, 3)
-        seconds = {"setup": self._load, "train": None, "eval": round(self._evaluation, 4)}
-        if self._passes:
-            seconds["train"] = round(self._last - self._started - (self._load or 0.0), 3)
+        seconds = {"setup": self._load, "train": self._train, "eval": round(self._evaluation, 4)}
         rss, cuda = peak_rss(), None
         host = HostPeaks(train=rss)
         if not self.on_gpu:
@@ -91,6 +91,7 @@ class Phases:
         spent, self._spent = self._spent, {}
         self._after_backward = True
         self._passes += 1
+        self._train = round(self._last - self._started - (self._load or 0.0), 3)
         if grown and "other" in spent:
             spent["densify"] = spent.pop("other")
         self._evaluation += spent.get("evaluation", 0.0)

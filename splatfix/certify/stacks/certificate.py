@@ -36,10 +36,10 @@ def stack_certificate(
     passed = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
     verdict = verdict_of(reasons, measured, passed=passed)
     environment = environment_of(facts, measured.runs, subject.device)
-    environment["stack"] = ", ".join(filter(None, (subject.name, subject.remote, subject.commit)))
+    environment["stack"] = ", ".join(filter(None, (stack.name, stack.remote, stack.commit)))
     environment["training"] = stack.command.shell(windows=False)
-    if subject.dropin_names:
-        environment["drop-ins"] = ", ".join(subject.dropin_names)
+    if stack.dropins:
+        environment["drop-ins"] = ", ".join(stack.dropins)
     if subject.threads:
         environment["threads"] = f"{subject.threads} ({subject.threads_because})"
     return Certificate(

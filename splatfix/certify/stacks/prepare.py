@@ -1,7 +1,7 @@
 """What a stack's own trainer needs before it runs: its script, its extensions, what to mend and to leave out, scene, threads."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -83,18 +83,23 @@ def recognised_stack(checkout: Checkout) -> tuple[str, str]:
     return recognition.stack.key, f"{folder} ({recognition.words})"
 
 
-def called_extensions(checkout: Checkout, script: str, served: Collection[str]) -> tuple[str, ...]:
-    """Return the top-level modules of the extensions that the trainer calls. ``served`` a drop-in replaces, or must be built.
+def called_extensions(subject: StackSubject) -> tuple[str, ...]:
+    """Return the top-level modules of the extensions that the trainer calls.
 
     Not those that it asks for in a ``try`` and does not bring, as FastGS does with Inria's rasterizer for an optimizer; nor
     rasterizers that only other scripts call.
     """
-    brought = {_top(name) for name in (*served, *checkout.imports)}
+    checkout, replacement = subject.checkout, subject.replacement
+    # a drop-in replaces it, or it must be built
+    brought = {_top(item.module) for item in replacement.dropins} | {
+        _top(item.module) for item in replacement.native
+    }
+    brought |= {_top(name) for name in checkout.imports}
     guarded = {_top(item.module) for item in checkout.guarded}
     called = [call.module for call in checkout.calls]
     called += [call.module for call in checkout.extension_calls]
     modules = dict.fromkeys(_top(name) for name in (*called, *checkout.imports, *sorted(guarded & brought)))
-    reach = as_reached(checkout, (script,), ())[1]
+    reach = as_reached(checkout, (subject.script,), ())[1]
     drawn_with = {call.module for call in checkout.calls if reach.has(call.file, call.function)}
     of_others = {call.module for call in checkout.calls} - drawn_with
     return tuple(
@@ -106,9 +111,10 @@ def _top(module: str) -> str:
     return module.partition(".")[0]
 
 
-def with_gaps(subject: StackSubject, context: Context, checkout: Checkout) -> StackSubject:
-    """Return the subject with what a diagnosis finds wrong with the checkout's own Python code, and what it imports at once and
-    the environment lacks."""
+def with_needs(subject: StackSubject, context: Context) -> StackSubject:
+    """Return the subject with the extensions that it calls, what a diagnosis finds wrong with the checkout's own Python code, and
+    what that imports at once and the environment lacks."""
+    checkout = subject.checkout
     needs = [item for item in checkout.needs if not item.beside]
     brought = brought_by(item.source for item in checkout.sources)
     missing = missing_modules(context.facts, needs, declared=checkout.pins, brought=brought)
@@ -131,6 +137,7 @@ def with_gaps(subject: StackSubject, context: Context, checkout: Checkout) -> St
             mends.append(Mend(item.code, item.summary, item.remedy))
     return replace(
         subject,
+        extensions=called_extensions(subject),
         mends=tuple(mends),
         placeholders=tuple(name for name in names if name not in standins),
         standins=standins,

@@ -56,7 +56,7 @@ class StackTrainer:
 
     def __init__(self, subject: StackSubject, facts: Facts, runner: Runner, folder: Path) -> None:
         self._subject, self._facts, self._runner, self._folder = subject, facts, runner, folder
-        own = [folder, subject.out, subject.checkout, subject.source]
+        own = [folder, subject.out, subject.folder, subject.source]
         if subject.dropins is not None:
             own.append(subject.dropins)
         self._loaded = LoadedFiles(facts, folder / "loaded", own)
@@ -84,8 +84,8 @@ class StackTrainer:
         subject = self._subject
         options = read_arguments(subject.source, subject.script)
         if "iterations" not in options and not subject.request.train_arguments:
-            script = subject.checkout / subject.script
-            raise SplatfixError.of("certify.no-length", script=script, checkout=subject.checkout)
+            script = subject.folder / subject.script
+            raise SplatfixError.of("certify.no-length", script=script, checkout=subject.folder)
         copy = copy_scene(subject.scene, self._folder / self._scene)
         self._arguments = training_arguments(subject, options, copy, self._model)
         names = {str(copy): "SCENE", str(self._model): "MODEL"}
@@ -128,7 +128,11 @@ class StackTrainer:
         if growth:
             per_1000, start, end = growth
             memory = replace(memory, growth=MemoryGrowth(per_1000 * GIB, start, end))
-        notes = list(self._subject.assumed)
+        notes = []
+        # what of a drop-in's face could not be read, and is taken for the usual
+        for item in self._subject.replacement.dropins if self._subject.rehearsed else ():
+            if item.declared and item.declared.assumed:
+                notes.append(f"{item.module}: {item.declared.assumed}")
         if self._weights:
             lost = "; ".join(self._weights)
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
@@ -172,10 +176,10 @@ class StackTrainer:
         subject = self._subject
         stack = TestedStack(
             name=subject.name,
-            folder=str(subject.checkout),
-            remote=subject.remote,
-            commit=subject.commit,
-            command=Command((subject.python, str(subject.checkout / subject.script), *self._shown)),
+            folder=subject.checkout.folder,
+            remote=subject.checkout.remote,
+            commit=subject.checkout.commit or "",
+            command=Command((subject.python, str(subject.folder / subject.script), *self._shown)),
             rehearsed=subject.rehearsed,
             dropins=subject.dropin_names,
             mends=(*subject.mends, *self._mends),

@@ -7,6 +7,8 @@ from msgspec import Struct
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
 from splatfix.core.step import Command, target_options, value_options
+from splatfix.model import Checkout
+from splatfix.model.option import Replacement
 
 RENDER, METRICS = "render.py", "metrics.py"
 PICKLES = "torch-load-pickles"
@@ -19,7 +21,8 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     request: RehearseRequest
     python: str
     device: str
-    checkout: Path
+    checkout: Checkout
+    """As far as the script reaches it."""
     source: Path
     """What is run: the checkout, or a scratch copy that was mended."""
     work: Path
@@ -27,8 +30,6 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     name: str
     key: str
     """Of the stack in the tables; "" where it is none of them."""
-    remote: str
-    commit: str
     script: str
     """The trainer, a file below the checkout."""
     scene: Path = Path()
@@ -45,11 +46,10 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     """Missing compiled packages that a stand-in of splatfix's takes the place of."""
     extensions: tuple[str, ...] = ()
     """Top-level modules that the checkout calls."""
+    replacement: Replacement
+    """The drop-ins for its extensions, and what of these has none."""
     dropins: Path | None = None
-    """A folder with them, to be searched first."""
-    dropin_names: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
-    """What of a drop-in's face could not be read, and is taken for the usual."""
+    """A folder with them, to be searched first; None on a GPU."""
     needed: tuple[str, ...] = ()
     """Modules of others that the checkout imports and cannot do without."""
     resumes: tuple[str, ...] = ()
@@ -62,6 +62,16 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     def rehearsed(self) -> bool:
         """It runs on the CPU, which reaches the rung of that name."""
         return self.device == "cpu"
+
+    @property
+    def folder(self) -> Path:
+        """The checkout's."""
+        return Path(self.checkout.folder)
+
+    @property
+    def dropin_names(self) -> tuple[str, ...]:
+        """What stands in for extensions and other compiled packages."""
+        return (*self.replacement.names, *self.standins) if self.rehearsed else ()
 
     @property
     def out(self) -> Path:
