@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import struct
 import threading
 from collections.abc import Mapping
@@ -62,26 +61,27 @@ def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
     assert refused(copy_scene, scene, copy).code == "scene-not-copied", "it is there already"
 
 
-def test_a_model_elsewhere(checkout: Path, scene: Path) -> None:
-    (scene / "sparse" / "0").rename(scene / "sparse" / "1")
-    (found,) = scene_problems(checkout, scene, "")
-    assert found.code == "scene-model-missing" and "one lies in sparse/1" in found.summary
-
-
-def test_what_the_source_names_is_looked_for(checkout: Path, scene: Path, tmp_path: Path) -> None:
-    assert codes(checkout, scene) == []
-    shutil.rmtree(scene / "sparse")
-    assert codes(checkout, scene) == ["scene-type"]
+@pytest.mark.parametrize(
+    ("moved", "to", "images", "found"),
+    [
+        ("images", "images", "", []),
+        ("images", "photos", "", ["scene-images-missing"]),
+        ("images", "photos", "photos", []),
+        ("sparse", "model", "", ["scene-type"]),
+        ("sparse/0", "sparse/1", "", ["scene-model-missing"]),
+    ],
+)
+def test_what_the_source_names_is_looked_for(
+    checkout: Path, scene: Path, moved: str, to: str, images: str, found: list[str]
+) -> None:
+    (scene / moved).rename(scene / to)
+    problems = scene_problems(checkout, scene, images)
+    assert [item.code for item in problems] == found
+    assert ("one lies in sparse/1" in str(problems)) is (to == "sparse/1")
     (scene / "transforms_train.json").write_text("{}")
-    assert codes(checkout, scene) == []
+    assert (codes(checkout, scene, images) == []) is (found in ([], ["scene-type"]))
     (checkout / "scene" / "dataset_readers.py").write_text("open(path)\n")
-    assert codes(checkout, tmp_path) == []
-
-
-def test_images_of_another_name(checkout: Path, scene: Path) -> None:
-    (scene / "images").rename(scene / "photos")
-    assert codes(checkout, scene) == ["scene-images-missing"]
-    assert codes(checkout, scene, "photos") == []
+    assert codes(checkout, scene, images) == []
 
 
 @pytest.mark.parametrize(
