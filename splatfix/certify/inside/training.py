@@ -141,8 +141,7 @@ class Training:
         self._steps[kind] += 1
         if self._steps[kind] in FOLLOWED:
             self._updates.after()
-            reports = self._updates.summary()
-            self._moved = {name: GroupUpdates(report.steps, report.moved) for name, report in reports.items()}
+            self._moved = self._updates.summary()
         name = f"{kind.__module__}.{kind.__qualname__}"
         row = self._record.implementations.get(f"optimizer {name}")
         if row is None:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
