@@ -75,7 +75,9 @@ STAGED = {
     for name in ("kernel_probe", "kernel_calls", "kernel_arithmetic", "kernel_agreement", "kernel_references")
 } | {
     "splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"},
-    "splatfix/certify/inside/observer.py": {"smoke_trainer"},
+    **{
+        f"splatfix/certify/inside/{name}.py": {"smoke_trainer"} for name in ("observer", "training", "phases")
+    },
 }
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.
