@@ -68,7 +68,7 @@ TRAINERS = {"facts": {"smoke_trainer.data.colmap_files", "smoke_trainer.errors"}
 # Files that are staged into the target environment and run there beside the kernels.
 STAGED = {
     f"splatfix/certify/{name}.py": {"kernels"}
-    for name in ("kernel_probe", "kernel_calls", "kernel_arithmetic", "kernel_agreement", "kernel_references")
+    for name in ("kernel_probe", "kernel_calls", "kernel_arithmetic", "kernel_references")
 } | {
     "splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"},
     "splatfix/certify/inside/observer.py": {"smoke_trainer"},
