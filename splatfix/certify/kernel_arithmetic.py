@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from bisect import bisect_left
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 import torch
@@ -168,7 +167,7 @@ def _of_numbers(device: str) -> Iterator[Measured]:
 
 
 def _orders(device: str) -> Iterator[Measured]:
-    """Sorting of floats and of keys with duplicates, as tiles are; searching; choosing by a mask. All are exact."""
+    """Sorting of floats and of keys with duplicates, as tiles are; choosing by a mask. All are exact."""
     for count in (1025, 100_003):
         values, size = _random(7, count), f"{count} numbers"
         numbers, given = values.tolist(), values.to(device)
@@ -178,12 +177,8 @@ def _orders(device: str) -> Iterator[Measured]:
         keys = (values * 500).long()
         stable = sorted(range(count), key=keys.tolist().__getitem__)
         yield _held("sort", size, torch.sort(keys.to(device), stable=True)[1].tolist(), stable, EXACT)
-        some = numbers[:: count // SAMPLES]
-        searched = torch.searchsorted(ordered, torch.tensor(some, device=device)).tolist()
-        yield _held("search", size, searched, (bisect_left(right, one) for one in some), EXACT)
         chosen = filter(lambda one: one > 0.5, numbers)
-        yield _held("search", size, given[given > 0.5].tolist(), chosen, EXACT)
-        yield _held("search", size, torch.topk(given, 3).values.tolist(), right[:-4:-1], EXACT)
+        yield _held("choice by a mask", size, given[given > 0.5].tolist(), chosen, EXACT)
     strange = torch.tensor([1.0, math.inf, -math.inf, math.nan], device=device)
     finite = torch.isfinite(strange).tolist()
     yield _held("isfinite", "infinities and NaN", finite, [True, False, False, False], EXACT)

@@ -7,14 +7,14 @@ of one module name apart. Imports torch and the references only; Python 3.8.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import math
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from splatfix.certify import kernel_gsplat
 from splatfix.certify.kernel_arithmetic import check_arithmetic
 from splatfix.certify.kernel_references import (
     FAINTEST,
@@ -109,7 +109,7 @@ def check_knn(kernel: Any, device: str, plain: bool) -> Results:
 @at_each_size
 def check_rasterizer(kernel: Any, device: str, plain: bool) -> Results:
     """Check a rasterizer: its picture and the gradient of every input, as the variant defines them."""
-    variant = Rasterizer(kernel, device, plain)
+    variant = (Gsplat if kernel.__name__ == "gsplat.csrc" else Rasterizer)(kernel, device, plain)
     for view in _views(variant):
         yield view.name, variant.compare(view)
         if variant.no_reference:
@@ -124,16 +124,28 @@ class View(NamedTuple):
     splats: ReferenceSplats
     across: Tensor  # [S] columns
     down: Tensor  # [S] rows
-    weights: torch.Generator
-    """Of the pixels in the sum whose gradients are compared."""
+    weights: Tensor  # [C, S], in the sum whose gradients are compared
     near: Any = slice(None)
     """The Gaussians that reach one of these pixels."""
     again: Tuple[Pinhole, ...] = ()
     """Cameras by which the same is drawn without gradients, as held-out views are."""
+    parts: Sequence[Tuple[int, int, float]] = ((0, 3, 1.0), (3, 4, 1.0))
+    """Channels that are compared together, from and to, and how much their error counts: color, and the inverse depth."""
+
+    def error(self, actual: Tensor, expected: Tensor) -> float:
+        """Return the largest error of the parts that a variant gives."""
+        errors = []
+        for first, last, share in self.parts:
+            if first < len(actual):
+                errors.append(share * relative_error(actual[first:last], expected[first:last]))
+        return max(errors)
 
 
 class Rasterizer:
     """One variant of a rasterizer, and what it is to give."""
+
+    discs, one_tile, no_reference = False, False, ""
+    fields: Sequence[str] = ()
 
     def __init__(self, kernel: Any, device: str, plain: bool) -> None:
         self.device, self.plain = device, plain
@@ -145,22 +157,11 @@ class Rasterizer:
         defaults = set(getattr(self.settings, "_field_defaults", {})) - {"antialiasing"}
         self.fields = [name for name in self.settings._fields if name not in defaults]
         self.discs = kernel.__name__ == "diff_surfel_rasterization"
-        self.channels = 10 if self.discs else 3  # of which gradients are compared
-        # gsplat normalizes rotations, and differentiates that; 2DGS's trainer hands them on normalized
-        self.normalized = self.discs or kernel is kernel_gsplat
+        self.normalized = self.discs  # 2DGS's trainer hands on rotations of length one
         # the branch of 3dgs-mcmc cuts Gaussians closer than 3 sigma: its picture is no larger than a tile
         self.one_tile = hasattr(getattr(kernel, "_C", None), "compute_relocation")
         names = {*self.arguments, *self.fields}
         self.no_reference = "".join(reason for name, reason in NO_REFERENCE.items() if name in names)
-        camera, splats = _scene(self)
-        settings, inputs = _settings(camera, torch.device("cpu")), self._inputs(splats, splats.means)
-        unknown = [name for name in self.fields if name not in settings]
-        for name, one in self.arguments.items():
-            required = one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-            if required and name not in {"self", *inputs}:
-                unknown.append(name)
-        if unknown:
-            raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
 
     def _inputs(self, splats: ReferenceSplats, means2d: Tensor) -> Dict[str, Any]:
         """Return every argument that the variants have, by name."""
@@ -191,19 +192,25 @@ class Rasterizer:
             )
         return inputs
 
+    def call(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
+        """Return color [3, H, W], radii, and what else a variant gives."""
+        inputs, settings = self._inputs(splats, means2d), _settings(camera, means2d.device)
+        if unknown := [name for name in self.fields if name not in settings]:
+            raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
+        expected = set(self.arguments)
+        # a wrapper that hands its arguments on wants those of all variants
+        if any(one.kind is one.VAR_KEYWORD for one in self.arguments.values()):
+            expected |= {"means3D", "means2D", "opacities", "shs", "scales", "rotations"}
+        rasterizer = self.rasterizer(self.settings(**{name: settings[name] for name in self.fields}))
+        return rasterizer(**{name: value for name, value in inputs.items() if name in expected})
+
     def draw(
         self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor, view: View
     ) -> Tuple[Tensor, Any]:
         """Return color, and the maps of discs or the inverse depth, [C, S] at the view's pixels; and the radii."""
         if self.discs:
             splats = _of_length_one(splats)
-        inputs, settings = self._inputs(splats, means2d), _settings(camera, means2d.device)
-        expected = set(self.arguments)
-        # a wrapper that hands its arguments on wants those of all variants
-        if any(one.kind is one.VAR_KEYWORD for one in self.arguments.values()):
-            expected |= {"means3D", "means2D", "opacities", "shs", "scales", "rotations"}
-        rasterizer = self.rasterizer(self.settings(**{name: settings[name] for name in self.fields}))
-        drawn = rasterizer(**{name: value for name, value in inputs.items() if name in expected})
+        drawn = self.call(camera, splats, means2d)
         image, radii = drawn[:2]
         if self.discs and drawn[2].shape != (7, *image.shape[1:]):
             shape = tuple(drawn[2].shape)
@@ -234,17 +241,14 @@ class Rasterizer:
             torch.autograd.backward(actual.sum())
             return self._only_finite(actual, [*given, means2d])
         expected = self.reference(view.camera, exact, view)
-        whole = len(view.across) == view.camera.size[0] * view.camera.size[1]
-        weight = torch.randn(self.channels, len(view.across), generator=view.weights)
-        if self.discs and whole:
-            weight[9] *= 100.0  # the distortion is small
-        torch.autograd.backward((actual[: self.channels] * weight.to(self.device)).sum())
-        torch.autograd.backward((expected[: self.channels] * weight.double()).sum())
-        value = self._error(actual, expected, whole)
+        channels = len(view.weights)
+        torch.autograd.backward((actual[:channels] * view.weights.to(self.device)).sum())
+        torch.autograd.backward((expected[:channels] * view.weights.double()).sum())
+        value = view.error(actual, expected)
         for camera in view.again:
             with torch.no_grad():
                 actual, _ = self.draw(camera, given, means2d, view)
-                value = max(value, self._error(actual, self.reference(camera, exact, view), whole))
+                value = max(value, view.error(actual, self.reference(camera, exact, view)))
         allowed, gradient_allowed = 5e-5, 5e-4
         if self.plain:
             allowed, gradient_allowed = 1e-5, 1e-4
@@ -261,16 +265,6 @@ class Rasterizer:
                 detail = "Gaussians that got a gradient have no radius"
         return measured(value, allowed, largest_error(given, exact), gradient_allowed, detail)
 
-    def _error(self, actual: Tensor, expected: Tensor, whole: bool) -> float:
-        error = relative_error(actual[:3], expected[:3])
-        if len(actual) > 3:
-            last = 9 if self.discs and not whole else len(actual)
-            error = max(error, relative_error(actual[3:last], expected[3:last]))
-        if self.discs and whole:
-            # the distortion is a small difference of large numbers in single precision
-            error = max(error, 0.01 * relative_error(actual[9], expected[9]))
-        return error
-
     def _only_finite(self, image: Tensor, leaves: List[Tensor]) -> Dict[str, Any]:
         """Return the result of a kernel that ran and has no reference: not measured, unless it gave what is never right."""
         gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
@@ -282,15 +276,63 @@ class Rasterizer:
         return {"outcome": "not-measured", "detail": detail}
 
 
+class Gsplat(Rasterizer):
+    """gsplat's own Python, which has the kernel as its compiled module."""
+
+    fields = ("antialiasing",)
+    normalized = True  # by itself, and it differentiates that
+
+    def __init__(self, kernel: Any, device: str, plain: bool) -> None:
+        self.device, self.plain = device, plain
+
+    def call(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
+        """Return color [3, H, W] and radii [P] of one camera; ``means2d`` gets the gradient that densification goes by."""
+        width, height = camera.size
+        intrinsics = torch.tensor(
+            [[camera.focal, 0, width / 2], [0, camera.focal * camera.aspect, height / 2], [0, 0, 1]]
+        )
+        pose = torch.eye(4) if camera.pose is None else camera.pose
+        colors, _, meta = importlib.import_module("gsplat").rasterization(
+            splats.means,
+            splats.rotations,
+            splats.scales,
+            splats.opacities[:, 0],
+            splats.shs,
+            pose[None].to(self.device),
+            intrinsics[None].to(self.device),
+            width,
+            height,
+            sh_degree=camera.degree,
+            packed=False,
+            backgrounds=camera.background[None].to(self.device),
+            rasterize_mode="antialiased" if camera.antialiasing else "classic",
+        )
+
+        def keep(gradient: Tensor) -> None:
+            means2d.grad = torch.nn.functional.pad(gradient[0], (0, 1))
+
+        if meta["means2d"].requires_grad:
+            meta["means2d"].register_hook(keep)
+        radii = meta["radii"][0]
+        if radii.dim() == 2:  # from 1.5 on one for each axis
+            radii = radii.amax(dim=1)
+        return colors[0].permute(2, 0, 1), radii
+
+
 def _views(variant: Rasterizer) -> Iterator[View]:
     """Yield what a rasterizer is to draw: a small scene, the same seen from elsewhere, and larger ones."""
     camera, splats = _scene(variant)
     down, across = torch.meshgrid(*map(torch.arange, camera.size[::-1]), indexing="ij")
-    small = View("", camera, splats, across.flatten(), down.flatten(), torch.Generator().manual_seed(4))
+    weights = torch.randn(3, across.numel(), generator=torch.Generator().manual_seed(4))
+    small = View("", camera, splats, across.flatten(), down.flatten(), weights)
     sizes: Tuple[Tuple[int, Tuple[int, int]], ...] = LARGER
     if variant.discs:
         generator = torch.Generator().manual_seed(6)
-        yield small._replace(splats=_discs(splats, generator), weights=generator)
+        splats, weights = _discs(splats, generator), torch.randn(10, across.numel(), generator=generator)
+        # the distortion is small, a difference of large numbers in single precision
+        weights[9] *= 100.0
+        parts = ((0, 3, 1.0), (3, 10, 1.0), (9, 10, 0.01))
+        yield small._replace(splats=splats, weights=weights, parts=parts)
         if variant.plain and variant.device == "cpu":  # PyTorch's discs take a CPU ten times as long
             sizes = ((1025, (80, 60)),)
     else:
@@ -336,7 +378,8 @@ def _elsewhere(view: View) -> View:
         rotations=torch.stack([w - x - y - z, w + x - y + z, w + x + y - z, w - x + y + z], 1) / 2,
         shs=torch.cat([splats.shs[:, :4], 0.2 * splats.shs[:, 4:]], 1),
     )
-    name, weights = "seen from elsewhere, with harmonics of degree 3", torch.Generator().manual_seed(10)
+    weights = torch.randn(3, len(view.across), generator=torch.Generator().manual_seed(10))
+    name = "seen from elsewhere, with harmonics of degree 3"
     return view._replace(name=name, camera=camera, splats=splats, weights=weights, again=(camera,))
 
 
@@ -378,8 +421,13 @@ def _large(variant: Rasterizer, count: int, size: Tuple[int, int]) -> View:
         opacity = splats_at(camera.double(), exact, across, down)[2]
         drawn = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
         good = ((opacity / FAINTEST - 1).abs() >= 1e-3).all(0) & ((1 - drawn).prod(0) > 1e-3)
-    name, weights = f"of {count} Gaussians at {width} x {height}", torch.Generator().manual_seed(7)
-    return View(name, camera, splats, across[good][:PIXELS], down[good][:PIXELS], weights, near)
+    across, down = across[good][:PIXELS], down[good][:PIXELS]
+    channels = 10 if variant.discs else 3
+    weights = torch.randn(channels, len(across), generator=torch.Generator().manual_seed(7))
+    view = View(f"of {count} Gaussians at {width} x {height}", camera, splats, across, down, weights, near)
+    if variant.discs:  # without the distortion
+        view = view._replace(parts=((0, 3, 1.0), (3, 9, 1.0)))
+    return view
 
 
 def _discs(splats: ReferenceSplats, generator: torch.Generator) -> ReferenceSplats:
@@ -435,6 +483,5 @@ CHECKS: Dict[str, Check] = {
     "ssim": check_ssim,
     "knn": check_knn,
     "rasterizer": check_rasterizer,
-    # gsplat's own Python, which has the kernel as its compiled module
-    "gsplat": lambda module, device, plain: check_rasterizer(kernel_gsplat, device, plain),
+    "gsplat": check_rasterizer,
 }

@@ -12,10 +12,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from splatfix.certify.phase_costs import PhaseCosts, costs_of, observed_environment
 from splatfix.core.codec import to_json
@@ -43,20 +42,8 @@ NO_PHASES = (
 )
 
 
-class MemorySample(Struct, frozen=True):
-    """One sample; None was not measured. Memory in GiB, as in the trainer's own series: of VRAM the whole process's, with the
-    allocator's reserve and the CUDA context; what tensors use (``vram_allocated_gb``) is not seen from outside."""
-
-    seconds: float
-    vram_allocated_gb: float | None
-    vram_reserved_gb: float | None
-    vram_creep_gb: float | None
-    vram_used_share: float | None
-    """Used share of the fullest GPU that the process uses, by all processes."""
-    gpu_utilisation: float | None
-    rss_gb: float | None
-    cpu_percent: float | None
-    """100 is one core."""
+Sample: TypeAlias = dict[str, float | None]
+"""A line of ``metrics.jsonl``; None was not measured."""
 
 
 class Summary(Struct, frozen=True):
@@ -89,11 +76,12 @@ class Meter:
         self._unnamed_before = {gpu.index: self._unnamed(gpu) for gpu in gpus.read()}
         self.settled: float | None = None
         """The baseline in GiB; None while it has not settled."""
-        self.samples: list[MemorySample] = []
+        self.samples: list[Sample] = []
         self.notes: dict[str, None] = {}
 
-    def take(self, seconds: float, pid: int, host: HostUse | None) -> MemorySample:
-        """Take one sample at ``seconds`` since the start."""
+    def take(self, seconds: float, pid: int, host: HostUse | None) -> Sample:
+        """Take one sample at ``seconds`` since the start. Memory in GiB, as in the trainer's own series: of VRAM the whole
+        process's, with the allocator's reserve and the CUDA context; what tensors use is not seen from outside."""
         family, rss = {pid}, None
         if host is not None:
             family, rss = set(host.processes), host.rss / GIB
@@ -103,16 +91,17 @@ class Meter:
         held, cards = self._held(readings, family)
         shares = [round(gpu.used / gpu.total, 4) for gpu in cards if gpu.used is not None and gpu.total]
         busy = [gpu.utilisation for gpu in cards if gpu.utilisation is not None]
-        sample = MemorySample(
-            seconds=round(seconds, 3),
-            vram_allocated_gb=None,
-            vram_reserved_gb=held,
-            vram_creep_gb=self._creep(held),
-            vram_used_share=max(shares, default=None),
-            gpu_utilisation=max(busy, default=None),
-            rss_gb=rss,
-            cpu_percent=self._cpu(seconds, host),
-        )
+        sample: Sample = {
+            "seconds": round(seconds, 3),
+            "vram_allocated_gb": None,
+            "vram_reserved_gb": held,
+            "vram_creep_gb": self._creep(held),
+            # of the fullest GPU that the process uses, by all processes
+            "vram_used_share": max(shares, default=None),
+            "gpu_utilisation": max(busy, default=None),
+            "rss_gb": rss,
+            "cpu_percent": self._cpu(seconds, host),  # 100 is one core
+        }
         self.samples.append(sample)
         return sample
 
@@ -148,7 +137,7 @@ class Meter:
     def _creep(self, held: float | None) -> float | None:
         if held is None:
             return None
-        recent = [item.vram_reserved_gb or 0.0 for item in self.samples[1 - SETTLED_OVER :]] + [held]
+        recent = [item["vram_reserved_gb"] or 0.0 for item in self.samples[1 - SETTLED_OVER :]] + [held]
         even = min(recent) > 0.0 and max(recent) - min(recent) <= SETTLED_WITHIN * max(recent)
         if self.settled is None and len(recent) == SETTLED_OVER and even:
             self.settled = statistics.median(recent)
@@ -172,7 +161,7 @@ class Meter:
         """Return peaks, means and shares of all samples."""
 
         def known(measure: str) -> list[float]:
-            values = (getattr(sample, measure) for sample in self.samples)
+            values = (sample[measure] for sample in self.samples)
             return [value for value in values if value is not None]
 
         def mean(values: list[float]) -> float | None:
@@ -299,12 +288,12 @@ def watch(
             sample = meter.take(time.monotonic() - started, target.pid, host_use(system, target.pid))
             try:
                 if written:
-                    series.write(f"{json.dumps(asdict(sample))}\n".encode())
+                    series.write(f"{json.dumps(sample)}\n".encode())
                     if board is not None:
                         _add_to_board(board, sample, len(meter.samples))
             except OSError as error:  # a full disk ends the series, not the training
                 written = False
-                note = f"the series ends at {sample.seconds:.0f} s: {error.strerror or error}"
+                note = f"the series ends at {sample['seconds']:.0f} s: {error.strerror or error}"
                 meter.notes[note] = None
             until = time.monotonic() + interval
             while not target.ended(system) and (left := until - time.monotonic()) > 0:
@@ -320,13 +309,13 @@ def watch(
     return summary
 
 
-def _add_to_board(board: Any, sample: MemorySample, step: int) -> None:
+def _add_to_board(board: Any, sample: Sample, step: int) -> None:
     """Add one value for each measurement, under the names of the trainer's own TensorBoard series."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary as Scalars
 
     values = []
-    for name, value in asdict(sample).items():
+    for name, value in sample.items():
         if name != "seconds" and value is not None:
             group = "memory" if name.endswith("_gb") else "load"
             values.append(Scalars.Value(tag=f"{group}/{name}", simple_value=value))

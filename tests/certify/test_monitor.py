@@ -134,7 +134,7 @@ def test_peak_baseline_and_creep_on_a_shared_gpu() -> None:
     assert (summary.vram_peak_gb, summary.vram_settled_gb, summary.vram_creep_gb) == (7.0, 6.0, 1.0)
     assert summary.share_above_97_percent == 0.0 and summary.gpu_utilisation_mean == 50
     assert summary.cpu_percent_mean == 150.0 and summary.rss_peak_gb == 2.0 and summary.notes == ()
-    creep = [sample.vram_creep_gb for sample in meter.samples]
+    creep = [sample["vram_creep_gb"] for sample in meter.samples]
     assert creep[:12] == [None] * 12 and creep[-1] == pytest.approx(0.8)
 
 
@@ -157,7 +157,7 @@ def test_a_gpu_that_fills_up_and_never_settles() -> None:
 def test_hidden_share_is_estimated_and_noted(hidden: dict[int, int | None]) -> None:
     moments = (card(1.0, {}), card(1.0, {}), card(7.0, hidden), card(7.5, hidden))
     meter, summary = metered(Readings(*moments), 3)
-    assert [sample.vram_reserved_gb for sample in meter.samples] == [0.0, 6.0, 6.5]
+    assert [sample["vram_reserved_gb"] for sample in meter.samples] == [0.0, 6.0, 6.5]
     assert summary.notes[0] == HIDDEN
 
 
@@ -165,8 +165,8 @@ def test_hidden_share_is_estimated_and_noted(hidden: dict[int, int | None]) -> N
 def test_other_visible_processes_do_not_count() -> None:
     other = card(9.0, {os.getppid(): 8 * GIB})
     meter, summary = metered(Readings(card(1.0, {}), other, other), 2)
-    assert [sample.vram_reserved_gb for sample in meter.samples] == [0.0, 0.0]
-    assert summary.notes == () and meter.samples[-1].vram_used_share is None
+    assert [sample["vram_reserved_gb"] for sample in meter.samples] == [0.0, 0.0]
+    assert summary.notes == () and meter.samples[-1]["vram_used_share"] is None
 
 
 def test_driver_that_stops_answering_is_noted() -> None:
@@ -174,7 +174,7 @@ def test_driver_that_stops_answering_is_noted() -> None:
     meter = Meter(recorded, System())
     meter.take(0.0, ME, None)
     recorded.moments, recorded.problem = [], "NVML: no answer within 10 s"
-    assert meter.take(1.0, ME, None).vram_reserved_gb is None
+    assert meter.take(1.0, ME, None)["vram_reserved_gb"] is None
     assert list(meter.notes) == ["VRAM is not measured: NVML: no answer within 10 s"]
 
 
