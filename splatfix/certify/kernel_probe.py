@@ -104,27 +104,30 @@ _ABSURD = 1 << 40  # bytes: far beyond what the checks draw
 _BUSY = re.compile(r"busy or unavailable|CUBLAS_STATUS_ALLOC_FAILED")
 
 
-def is_occupied(text: str) -> bool:
-    """Tell whether an error says that others use the GPU or its memory; a failed kernel asks for terabytes."""
-    requested = _ALLOCATION.search(text)
-    if requested is not None:
-        return bool(float(requested[1]) * _UNITS[requested[2].lower()] < _ABSURD)
-    return _BUSY.search(text) is not None
-
-
-def failed_in_kernel(error: BaseException, device: str) -> bool:
-    """Tell whether an exception of an extension shows that its kernel failed, rather than that it was called wrongly."""
-    text = str(error)
-    if _REFUSED.search(text):
-        return False
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _KERNEL_FAILED.search(text)):
-        return True
-    if device != "cpu":
+def judged(error: Exception, kind: str, device: str) -> Dict[str, Any]:
+    """Return what an exception of a kernel's call says of it: that it failed, or that nothing was measured."""
+    text = f"{type(error).__name__}: {error}"
+    first = text.partition("\n")[0]
+    requested, busy = _ALLOCATION.search(text), _BUSY.search(text) is not None
+    if requested is not None:  # others use the memory; a failed kernel asks for terabytes
+        busy = float(requested[1]) * _UNITS[requested[2].lower()] < _ABSURD
+    if busy:
+        return {"outcome": "not-measured", "detail": first}
+    failed = isinstance(error, MemoryError)
+    if kind in ("torch", "ours", "drop-in"):
+        failed = True  # the call of our own kernels is ours too: there it is no excuse
+    elif _REFUSED.search(text):
+        failed = False
+    elif isinstance(error, RuntimeError) and _KERNEL_FAILED.search(text):
+        failed = True
+    elif device != "cpu":
         try:
             torch.cuda.synchronize()  # whatever was launched before the exception
         except RuntimeError:
-            return True
-    return False
+            failed = True
+    if failed:
+        return {"outcome": "failed", "detail": text}
+    return {"outcome": "not-measured", "detail": f"splatfix calls it otherwise than it wants: {first}"}
 
 
 def half_that_ran(kernel: str, name: str, device: str) -> Dict[str, Any]:
@@ -155,17 +158,11 @@ def run_check(kernel: str, name: str, kind: str, device: str) -> Dict[str, Any]:
     except NotMeasured as reason:
         return {"outcome": "not-measured", "detail": str(reason)}
     except Exception as error:  # noqa: BLE001 - a broken extension may raise anything: that is its result
-        text = f"{type(error).__name__}: {error}"
-        first = text.partition("\n")[0]
         # gsplat imports its compiled module when something is drawn
-        if module is None or isinstance(error, ImportError):
-            return {"outcome": "failed", "imported": False, "detail": f"does not import: {text}"}
-        if is_occupied(text):
-            return {"outcome": "not-measured", "detail": first}
-        # the call of our own kernels is ours too: there it is no excuse
-        if kind in ("torch", "ours", "drop-in") or failed_in_kernel(error, device):
-            return {"outcome": "failed", "detail": text}
-        return {"outcome": "not-measured", "detail": f"splatfix calls it otherwise than it wants: {first}"}
+        if module is not None and not isinstance(error, ImportError):
+            return judged(error, kind, device)
+        detail = f"does not import: {type(error).__name__}: {error}"
+        return {"outcome": "failed", "imported": False, "detail": detail}
     if kind == "drop-in":
         half = half_that_ran(kernel, name, device)
         result = {**result, **half, "detail": "; ".join(filter(None, (result["detail"], half["detail"])))}

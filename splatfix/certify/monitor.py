@@ -298,12 +298,15 @@ def watch(
             until = time.monotonic() + interval
             while not target.ended(system) and (left := until - time.monotonic()) > 0:
                 time.sleep(min(left, 0.1))
-    exit_code = target.command.poll() if target.command else None
-    if exit_code is not None and exit_code < 0:
-        exit_code = 128 - exit_code  # as a shell tells signal N
-    costs = costs_of(folder / "phases") if phases else None
-    if phases and costs is None:
-        meter.notes[NO_PHASES] = None
+    exit_code, costs = None, None
+    if target.command is not None:
+        exit_code = target.command.returncode
+        if exit_code < 0:  # as a shell tells signal N
+            exit_code = 128 - exit_code
+    if phases:
+        costs = costs_of(folder / "phases")
+        if costs is None:
+            meter.notes[NO_PHASES] = None
     summary = meter.summary(target.name, exit_code, time.monotonic() - started, folder, costs)
     write_json(folder / "summary.json", to_json(summary))
     return summary

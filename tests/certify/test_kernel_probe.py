@@ -163,19 +163,21 @@ def test_a_cuda_that_does_not_start_fails_no_kernel(available: bool, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("ran", "words"),
+    ("kernel", "name", "ran", "words"),
     [
-        ({}, ""),
-        ({"knn": "nvrtc"}, "its CUDA kernels ran"),
-        ({"knn": "torch: no driver"}, "pure PyTorch ran: no driver"),
+        ("knn", "simple_knn._C", {}, ""),
+        ("knn", "simple_knn._C", {"knn": "nvrtc"}, "its CUDA kernels ran"),
+        ("knn", "simple_knn._C", {"knn": "torch: no driver"}, "pure PyTorch ran: no driver"),
+        ("rasterizer", "diff_surfel_rasterization", {"surfels": "nvrtc"}, "its CUDA kernels ran"),
     ],
 )
 def test_a_drop_in_says_which_of_its_kernels_ran(
-    ran: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+    kernel: str, name: str, ran: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "simple_knn._nvrtc", types.SimpleNamespace(ran=ran))
-    monkeypatch.setattr(kernel_probe, "find_module", lambda name: name == "simple_knn._nvrtc")
-    assert kernel_probe.half_that_ran("knn", "simple_knn._C", "cuda") == {"detail": words}
+    compiler = f"{name.partition('.')[0]}._nvrtc"
+    monkeypatch.setitem(sys.modules, compiler, types.SimpleNamespace(ran=ran))
+    monkeypatch.setattr(kernel_probe, "find_module", lambda name: name == compiler)
+    assert kernel_probe.half_that_ran(kernel, name, "cuda") == {"detail": words}
 
 
 @pytest.mark.parametrize(
