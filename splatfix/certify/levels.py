@@ -117,7 +117,7 @@ def _computes(kernels: Sequence[KernelCheck]) -> Rung:
     if failed or not met:
         reasons = "; ".join(item.sentence for item in failed)
         return Rung(RungName.COMPUTES, False, reasons or "no kernel was checked")
-    errors, halves, agreements, not_run = [], [], [], []
+    errors, halves, not_run = [], [], []
     for item in met:
         if item.value_error is not None:
             text = f"{item.implementation} {item.value_error:.1e}"
@@ -126,17 +126,12 @@ def _computes(kernels: Sequence[KernelCheck]) -> Rung:
             errors.append(text)
         if item.pytorch_half:
             halves.append(item.implementation)
-        if item.own_difference is not None:
-            largest = max(item.own_difference, item.own_gradient_difference or 0.0)
-            agreements.append(f"{item.implementation} to {largest:.1e}")
     for item in kernels:
         if item.native_not_measured:
             not_run.append(f"{item.implementation} ({item.detail})")
     text = f"forward and gradient agree with float64 references: {', '.join(errors)}"
     if halves:
         text += f"; of {', '.join(halves)} only their PyTorch half: no GPU ran their CUDA code"
-    if agreements:
-        text += f"; installed and splatfix's own kernels agree on the same input: {', '.join(agreements)}"
     if not_run:
         text += f"; not measured: {', '.join(not_run)}"
     return Rung(RungName.COMPUTES, True, text)
