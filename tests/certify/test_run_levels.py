@@ -1,7 +1,6 @@
 """Run levels: a certificate of one skips nothing of it, and claims nothing beyond it."""
 
 import io
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from smoke_trainer.data.find import PUBLIC_SCENES
 from splatfix.app.certify import exit_code_of, next_step
 from splatfix.certify import (
     SUITES,
@@ -30,7 +30,6 @@ from splatfix.certify.scenes import NO_SCENES
 from splatfix.context.model import BinaryMatrix
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
-from splatfix.knowledge.published import public_scenes
 from splatfix.model import Facts, Finding, Status
 from splatfix.report.certificate import show
 from splatfix.report.html import certificate_page
@@ -170,10 +169,10 @@ def test_the_fourth_needs_every_public_scene(at: At) -> None:
 
 def test_every_public_scene_is_asked_for_where_none_is_there(tmp_path: Path) -> None:
     lay_out(tmp_path, attic="figurine")
-    usual = data_suite(tmp_path, sys.executable, "cpu")
-    full = data_suite(tmp_path, sys.executable, "cpu", every_public=True)
+    usual = data_suite(tmp_path, "cpu")
+    full = data_suite(tmp_path, "cpu", every_public=True)
     assert usual.scenes == full.scenes == ("attic",)
-    assert usual.skipped == () and {item.scene for item in full.skipped} == set(public_scenes())
+    assert usual.skipped == () and {item.scene for item in full.skipped} == set(PUBLIC_SCENES)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +190,7 @@ def test_the_length_of_public_scenes(
     """A level's own is not shortened by what it is held against; None leaves it to the device."""
     given: list[Any] = []
 
-    def listed(root: Path, python: str, device: str, iterations: int | None, *rest: Any, **_: Any) -> Suite:
+    def listed(root: Path, device: str, iterations: int | None, *rest: Any, **_: Any) -> Suite:
         given.append(iterations)
         return Suite("data", ("garden",), 60.0, iterations, None, root)
 
