@@ -1,12 +1,11 @@
 """``splatfix certify``: train, and write the certificate as it goes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
@@ -41,9 +40,6 @@ from splatfix.report.documents import envelope
 from splatfix.report.html import certificate_page
 from splatfix.report.markdown import markdown
 from splatfix.report.progress import training
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _NOTHING = "Interrupted: nothing was certified."
 _EXIT_CODES = {Verdict.CERTIFIED: Exit.OK, Verdict.REHEARSED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}

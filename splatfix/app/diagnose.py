@@ -1,14 +1,13 @@
 """``splatfix diagnose``: what is wrong with this machine or a saved one, which options there are, and what it looks at."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.console import Console
 
 from splatfix import facts as machine_facts
 from splatfix.app.result import Result
@@ -20,17 +19,16 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, target_options, value_options
+from splatfix.facts.checkout import has_build_file, read_identity, read_source, with_checkout
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
 from splatfix.model.option import NO_SOURCES, Options
+from splatfix.plan import has_stack_files, summarise
+from splatfix.plan.checkout import absolute
 from splatfix.report import diagnosis
 from splatfix.report.console import table
 from splatfix.report.diagnosis_document import diagnosis_document
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 _OF_CHECKOUTS = ("train.py", "setup.py", "pyproject.toml", "CMakeLists.txt", "Cargo.toml", ".gitmodules")
 
@@ -85,10 +83,8 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     options = None
     sources: tuple[str, ...] = ()
     if any(finding.status is Status.FAIL for finding in findings):
-        # planner, containers and certify come with it, a third of a diagnosis, and of no use where nothing has to be done
+        # containers and certify come with it, of no use where nothing has to be done
         from splatfix.app.options import options_after
-        from splatfix.plan import summarise
-        from splatfix.plan.checkout import absolute
 
         summary = NO_SOURCES
         if request.repo is not None:
@@ -154,10 +150,6 @@ def _checkout_here() -> Path | None:
     folder = Path()
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
-    # most people call it from another folder, and the readers of checkouts and the planner take a tenth of it
-    from splatfix.facts.checkout import has_build_file, read_identity, read_source
-    from splatfix.plan import has_stack_files
-
     if (folder / "train.py").is_file():
         identity = read_identity(folder).value
         if identity is not None and identity.imports:
@@ -194,8 +186,6 @@ def _facts(request: DiagnoseRequest) -> Facts:
     )
     if request.repo is None:
         return facts
-    from splatfix.facts.checkout import with_checkout
-
     return with_checkout(facts, request.repo, source_patterns(), started=True)
 
 

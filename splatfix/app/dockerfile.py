@@ -5,6 +5,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -34,8 +35,6 @@ _TOOLKITS = {"image": ToolkitFrom.IMAGE, "wheels": ToolkitFrom.PYPI}
 _DATA = ("data", "dataset", "datasets", "output", "outputs")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@/-]*")
 """A path in which Docker's rules read no pattern."""
-_WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-"""Of a .dockerignore, as regular expressions."""
 
 
 class DockerfileRequest(Struct, frozen=True):
@@ -171,14 +170,14 @@ def ignored(plan: CheckoutLane, folder: Path, left_out: Iterable[LeftOut] = ()) 
 
 
 def _excludes(rule: str, folder: str) -> bool:
-    """Tell whether a rule of a ``.dockerignore`` leaves out the folder, or one that it lies in (moby/patternmatcher's rules)."""
+    """Tell whether a rule of a ``.dockerignore`` leaves out the folder, or one that it lies in."""
     pattern = rule.strip().strip("/")
     if not pattern or pattern.startswith(("#", "!")):
         return False
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    expression = "".join(_WILDCARDS.get(part) or re.escape(part) for part in parts)
     path = PurePosixPath(folder)
-    return any(re.fullmatch(expression, str(name)) for name in (path, *path.parents))
+    # "**/" stands for no folder too; "*" goes over "/" here, and what Docker reads otherwise is only not repeated
+    either = (pattern, pattern.removeprefix("**/"))
+    return any(fnmatchcase(str(name), form) for name in (path, *path.parents) for form in either)
 
 
 def _write_all(destination: Path, contents: dict[Path, bytes], *, force: bool) -> list[str]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,13 +75,14 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
         facts, facts_from = load(request.facts_file), str(request.facts_file)
     elif request.python is not None:
         facts, facts_from = _facts_here(request.python)
+    exit_code: int = Exit.OK
     command_exit_code: int | None = None
     explanation: Explanation | None = None
     if request.command:
         # read twice: by the person as it comes, and for the cause when the command has failed
         with tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY) as copy:
-            command_exit_code = run_and_copy(request.command, copy, quiet=as_json)
-            if command_exit_code:
+            exit_code = command_exit_code = run_and_copy(request.command, copy, quiet=as_json)
+            if exit_code:
                 if facts is None:
                     facts, facts_from = _facts_of_command(request.command)
                 copy.seek(0)
@@ -90,9 +90,10 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
     else:
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
-    exit_code, collect = Exit.OK, list[Step]()
+        if not explanation.recognised:
+            exit_code = Exit.UNDETERMINED
+    collect: list[Step] = []
     if explanation is not None and not explanation.recognised:
-        exit_code = Exit.UNDETERMINED
         start = "Give the whole log, from the command on: the cause stands at the first error, not the last."
         again = "For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."
         collect = [say(start), say(again)]
@@ -112,8 +113,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
             report.show(consoles.err() if request.command else console, explanation, collect)
 
     causes = explanation.causes if explanation is not None else ()
-    code: int = exit_code if command_exit_code is None else command_exit_code
-    return Explained(command="explain", data=data, text=text, exit_code=code, causes=causes)
+    return Explained(command="explain", data=data, text=text, exit_code=exit_code, causes=causes)
 
 
 def list_classes(name: str = "") -> Result:
@@ -137,23 +137,19 @@ def list_classes(name: str = "") -> Result:
     return Result("explain", lambda: report.document(None, classes=classes), text)
 
 
-@contextmanager
-def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
-    """Open a log as bytes: a file, or standard input."""
+def _opened(request: ExplainRequest) -> IO[bytes]:
+    """Open a log as bytes: a text, a file, or standard input."""
     path = request.log
     if request.words:
-        yield io.BytesIO(request.words.encode("utf-8", "replace"))
-    elif path is None or str(path) == "-":
+        return io.BytesIO(request.words.encode("utf-8", "replace"))
+    if path is None or str(path) == "-":
         if sys.stdin is None or sys.stdin.isatty():
             raise SplatfixError.of("app.no-log")
-        yield sys.stdin.buffer
-    else:
-        try:
-            stream = path.open("rb")
-        except OSError as error:
-            raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
-        with stream:
-            yield stream
+        return sys.stdin.buffer
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
 
 
 def _facts_here(python: str | None) -> tuple[Facts, str]:

@@ -1,16 +1,15 @@
 """``splatfix install``: plan, explain, and execute an installation that can be undone."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.console import Console
 
 from splatfix.app.interrupts import environment_state, on_interrupt
+from splatfix.app.measure import measured
 from splatfix.app.options import lanes
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
@@ -41,9 +40,6 @@ from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
 from splatfix.wheels.web import Web, WebError
 from splatfix.wheels.web import without_login as without_login  # what the command line keeps of an index
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NO_CHANGE = "Nothing was changed: this is a dry run. Install with"
 
@@ -112,7 +108,9 @@ def require_downloads(plan: Plan) -> None:
         SplatfixError: ``download-unreachable``.
     """
     for step in plan.executed:
-        for address, package in step.downloads.items() if isinstance(step, BuildWheel) else ():
+        if not isinstance(step, BuildWheel):
+            continue
+        for address, package in step.downloads.items():
             try:
                 Web([address]).reach(without_login(address))
             except WebError as error:
@@ -138,9 +136,6 @@ def carried_out(
     Raises:
         SplatfixError: as :func:`install`.
     """
-    # slow to import, and needed only where something is really installed
-    from splatfix.app.measure import measured
-
     if not request.as_json:
         installation.show_plan(console.out(), plan, why=request.why, verbose=request.verbose)
         confirm("Go ahead?")

@@ -1,7 +1,5 @@
 """``splatfix monitor``: watch a trainer's memory from outside."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

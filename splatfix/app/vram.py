@@ -1,7 +1,5 @@
 """``splatfix vram``: whether a training fits a card, how large it gets, how long it takes, and what to change."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
+from splatfix.app.calibrate import calibrated
 from splatfix.app.result import Result, show_message
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
@@ -80,8 +79,6 @@ def foretell(request: VramRequest) -> Result:
     card = _card(request, on_cpu=stack.family == "smoke")
     note = ""
     if request.calibrate:
-        from splatfix.app.calibrate import calibrated  # it brings the room of certify along
-
         need, note = calibrated(need, request.scene, request.python)
     expected = gaussians_expected(need, request.budget, request.iterations)
     if note and need.gaussians.high and not (request.gaussians or request.budget):

@@ -1,7 +1,5 @@
 """Make it right, and undo it: ``splatfix install``, ``revert`` and ``cache``."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, Optional
