@@ -7,16 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
 from rich.console import Console
 
 from splatfix.app.result import Result
-from splatfix.certify.monitor import require_tensorboard, target_of, watch
-from splatfix.certify.phase_costs import costs_of, in_words, observed_environment
+from splatfix.certify.monitor import watch
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import make_folder, set_aside, write_json
-from splatfix.core.scratch import temporary_folder
 from splatfix.core.words import counted
 from splatfix.report.console import err, escape, paragraph
 
@@ -37,24 +33,9 @@ def monitor(
     # the limits of the option let it through: NaN is neither below nor above any number
     if math.isnan(interval):
         raise SplatfixError.of("app.no-interval")
-    if tensorboard:  # before anything is started that would have to be ended again
-        require_tensorboard()
     if phases and arguments[0].isdigit():
         raise SplatfixError.of("app.phases-of-a-command")
-    with temporary_folder() as staged:
-        environment = None
-        if phases:
-            set_aside(make_folder(out), ("phases",))
-            environment = observed_environment(staged, make_folder(out / "phases"))
-        target = target_of(arguments, quiet=as_json, environment=environment)
-        summary = watch(target, out, interval=interval, tensorboard=tensorboard)
-    if phases:
-        costs, notes = costs_of(out / "phases"), summary.notes
-        if costs is None:
-            unseen = "no backward pass was seen in a Python of the command (-I and -S leave the observer out)"
-            notes = (*notes, f"no phases: {unseen}")
-        summary = replace(summary, phases=costs, notes=notes)
-        write_json(out / "summary.json", to_json(summary))
+    summary = watch(arguments, out, interval=interval, tensorboard=tensorboard, phases=phases, quiet=as_json)
 
     def data() -> dict[str, Any]:
         content = {name: value for name, value in to_json(summary).items() if name != "exit_code"}
@@ -65,7 +46,7 @@ def monitor(
         if summary.exit_code is not None:
             headline += f", exit code {summary.exit_code}"
         share = summary.share_above_97_percent
-        measured = (
+        measured: tuple[tuple[str, Any, str], ...] = (
             ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
             ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
             ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
@@ -74,12 +55,19 @@ def monitor(
             ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
             ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
         )
-        phase_costs = in_words(summary.phases) if summary.phases else ()
+        if costs := summary.phases:
+            seconds = ", ".join(f"{name} {spent:.1f} s" for name, spent in costs.seconds.items())
+            measured = (
+                *measured,
+                ("phases", f"{seconds} in {costs.iterations} iterations; {costs.bound}", "{}"),
+                ("training peak", costs.training_gb, "{:.2f} GiB"),
+                ("evaluation peak", costs.evaluation_gb, "{:.2f} GiB"),
+                ("growth", costs.growth_gb, "{:.3f} GiB in 1,000 iterations without new Gaussians"),
+            )
         # what was measured; the notes say why the rest was not
         for line in (
             headline,
             *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
-            *(f"  {name:<16} {value}" for name, value in phase_costs),
             *(f"  note: {note}" for note in summary.notes),
             f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
         ):

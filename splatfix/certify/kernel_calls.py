@@ -6,29 +6,27 @@ of one module name apart. Imports torch and the references only; Python 3.8.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
 import math
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from splatfix.certify import kernel_gsplat
-from splatfix.certify.kernel_agreement import Ran
 from splatfix.certify.kernel_arithmetic import check_arithmetic
 from splatfix.certify.kernel_references import (
-    BLANK,
     FAINTEST,
     Pinhole,
     ReferenceSplats,
-    finite,
     knn_reference,
     largest_error,
+    measured,
     relative_error,
-    splat_reference,
     splats_at,
     ssim_reference,
-    surfel_reference,
+    surfels_at,
 )
 
 COUNT = 30  # Gaussians of the scene
@@ -37,15 +35,44 @@ LARGER = ((1025, (257, 131)), (4099, (320, 240)), (100_003, (960, 540)))
 """Gaussians, and (width, height) of the image: beyond what a kernel may do otherwise for few and small ones."""
 PIXELS = 24
 """Of a larger image, that are compared."""
+NO_REFERENCE = {
+    "view2gaussian_precomp": "no reference for the ray space of GOF",
+    "require_coord": "no reference for RaDe-GS",
+    "triangles_points": "no reference for triangles",
+}
+"""Variants that are called and not compared, by an argument or a setting that only they have."""
+Check = Callable[[Any, str, bool], Dict[str, Any]]
+"""From a module, a device, and whether it is held to the contract of our plain PyTorch, to the result."""
+Results = Iterator[Tuple[str, Dict[str, Any]]]
 
 
 class NotMeasured(Exception):
     """This implementation cannot be compared with a reference here; the message says why."""
 
 
-def check_ssim(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
-    """Check ``fused_ssim``: value and the gradient of the first image. ``plain``: held to the contract of our PyTorch."""
-    results = []
+def at_each_size(results: Callable[[Any, str, bool], Results]) -> Check:
+    """Make a check of the results at one size after another: the first that failed, which is named, or the largest errors."""
+
+    @functools.wraps(results)
+    def check(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
+        worst: Dict[str, Any] = {}
+        for size, result in results(kernel, device, plain):
+            if result["outcome"] == "failed":
+                return dict(result, detail="; ".join(filter(None, (size, result["detail"]))))
+            for name in ("value_error", "gradient_error"):
+                if worst.get(name) is not None:
+                    result[name] = max(worst[name], result[name])
+            worst = result
+        return worst
+
+    return check
+
+
+@at_each_size
+def check_ssim(kernel: Any, device: str, plain: bool) -> Results:
+    """Check ``fused_ssim``: value and the gradient of the first image."""
+    # plain PyTorch has its own contract; other single-precision kernels get more room
+    allowed, gradient_allowed = (1e-6, 5e-5) if plain else (1e-5, 1e-4)
     for channels, height, width in ((3, 45, 61), (3, 120, 160), (1, 131, 259), (3, 540, 960)):
         generator = torch.Generator().manual_seed(1)
         first = torch.rand(1, channels, height, width, generator=generator)
@@ -53,27 +80,20 @@ def check_ssim(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         second = (first + noise).clamp(0, 1)
         exact = first.double().requires_grad_(True)
         expected = ssim_reference(exact, second.double())
-        torch.autograd.backward(expected)
         given = first.to(device, copy=True).requires_grad_(True)
         actual = kernel.fused_ssim(given, second.to(device))
+        torch.autograd.backward(expected)
         torch.autograd.backward(actual)
-        value, gradient = relative_error(actual, expected), largest_error([given.grad], [exact.grad])
         with torch.no_grad():  # as held-out views are judged
-            value = max(
-                value, relative_error(kernel.fused_ssim(first.to(device), second.to(device)), expected)
-            )
-        ran = Ran([first, second], actual, [given.grad])
-        # plain PyTorch has its own contract; other single-precision kernels get more room
-        allowed = (1e-6, 5e-5) if plain else (1e-5, 1e-4)
-        results.append((f"at {width} x {height}", _errors(value, allowed[0], gradient, allowed[1], ran)))
-        if results[-1][1]["outcome"] == "failed":
-            break
-    return _worst(results)
+            judged = kernel.fused_ssim(first.to(device), second.to(device))
+        value = max(relative_error(actual, expected), relative_error(judged, expected))
+        gradient = largest_error([given], [exact])
+        yield f"at {width} x {height}", measured(value, allowed, gradient, gradient_allowed)
 
 
-def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
+@at_each_size
+def check_knn(kernel: Any, device: str, plain: bool) -> Results:
     """Check ``distCUDA2``: the neighbor distances that initial scales come from."""
-    results = []
     for count in (700, 1025, 4099, 100_003, 1_000_003):
         points = torch.randn(count, 3, generator=torch.Generator().manual_seed(2))
         points[10] = points[11]  # a duplicate counts with distance 0
@@ -81,303 +101,253 @@ def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         actual = kernel.distCUDA2(points.to(device))
         rows = torch.arange(0, count, max(1, count // min(100, 20_000_000 // count)))
         expected = knn_reference(points.double(), rows)
-        given = actual.double().cpu()[rows]
-        error = float(((given - expected).abs() / expected.clamp_min(1e-12)).max())
-        ran = Ran([points], actual, [])
-        results.append((f"of {count} points", _errors(error, 5e-6 if plain else 1e-4, None, None, ran)))
-        if results[-1][1]["outcome"] == "failed":
+        difference = (actual.double().cpu()[rows] - expected).abs()
+        error = float((difference / expected.clamp_min(1e-12)).max())
+        yield f"of {count} points", measured(error, 5e-6 if plain else 1e-4)
+
+
+@at_each_size
+def check_rasterizer(kernel: Any, device: str, plain: bool) -> Results:
+    """Check a rasterizer: its picture and the gradient of every input, as the variant defines them."""
+    variant = (Gsplat if kernel.__name__ == "gsplat.csrc" else Rasterizer)(kernel, device, plain)
+    for view in _views(variant):
+        yield view.name, variant.compare(view)
+        if variant.no_reference:
             break
-    return _worst(results)
 
 
-def _worst(results: List[Tuple[str, Dict[str, Any]]]) -> Dict[str, Any]:
-    """The result at the first size where it failed, which is named; else the largest errors of all. Own and installed kernels
-    are held against each other at the smallest."""
-    worst = dict(results[0][1])
-    for size, result in results:
-        for name in ("value_error", "gradient_error"):
-            if result[name] is not None:
-                worst[name] = max(worst[name] or 0.0, result[name])
-        if result["outcome"] == "failed":
-            detail = "; ".join(filter(None, (size, result["detail"])))
-            return dict(result, detail=detail, ran=results[0][1]["ran"])
-    return worst
+class View(NamedTuple):
+    """What is drawn, and which of its pixels are compared."""
+
+    name: str
+    camera: Pinhole
+    splats: ReferenceSplats
+    across: Tensor  # [S] columns
+    down: Tensor  # [S] rows
+    weights: Tensor  # [C, S], in the sum whose gradients are compared
+    near: Any = slice(None)
+    """The Gaussians that reach one of these pixels."""
+    again: Tuple[Pinhole, ...] = ()
+    """Cameras by which the same is drawn without gradients, as held-out views are."""
+    parts: Sequence[Tuple[int, int, float]] = ((0, 3, 1.0), (3, 4, 1.0))
+    """Channels that are compared together, from and to, and how much their error counts: color, and the inverse depth."""
+
+    def error(self, actual: Tensor, expected: Tensor) -> float:
+        """Return the largest error of the parts that a variant gives."""
+        errors = []
+        for first, last, share in self.parts:
+            if first < len(actual):
+                errors.append(share * relative_error(actual[first:last], expected[first:last]))
+        return max(errors)
 
 
-def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
-    """Check a rasterizer: a small scene, color and the gradient of every input, as the variant defines them."""
-    if hasattr(kernel, "TriangleRasterizer"):
-        return _run_triangles(kernel, device)
-    if kernel.__name__ == "diff_surfel_rasterization":
-        return _check_surfels(kernel, device, plain)
-    fields, arguments = _fields(kernel), inspect.signature(kernel.GaussianRasterizer.forward).parameters
-    values = _values(Pinhole((1, 1), 1.0, torch.zeros(3)), torch.device("cpu"))
-    wanted = [
-        name
-        for name, one in arguments.items()
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    ]
-    unknown = [name for name in fields if name not in values]
-    unknown += [name for name in wanted if name not in _ARGUMENTS]
-    if unknown:
-        raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
-    camera, splats = _scene(fields, one_tile=hasattr(getattr(kernel, "_C", None), "compute_relocation"))
-    exact, given = _leaves(splats, device)
-    means2d = _centers(kernel, COUNT, device)
-    drawn = _draw(kernel, camera, given, means2d)
-    color = drawn[0]
-    generator = torch.Generator().manual_seed(4)
-    weight = torch.randn(color.shape[0], *camera.size[::-1], generator=generator)
-    torch.autograd.backward((color * weight.to(device)).sum())
-    if "view2gaussian_precomp" in arguments:
-        return _only_finite("no reference for the ray space of GOF", [color], [*given, means2d])
-    if "require_coord" in fields:
-        return _only_finite("no reference for RaDe-GS", [color], [*given, means2d])
-    expected, inverse = splat_reference(_double(camera), _meant(kernel, exact))
-    torch.autograd.backward((expected * weight.double()).sum())
-    value = relative_error(color, expected)
-    if "antialiasing" in fields:
-        if len(drawn) > 2:  # the inverse depth of Inria 2024
-            value = max(value, relative_error(drawn[2], inverse))
-        smooth = camera._replace(antialiasing=True)
-        drawn = _draw(kernel, smooth, given, torch.zeros_like(means2d))
-        value = max(
-            value, relative_error(drawn[0], splat_reference(_double(smooth), _meant(kernel, exact))[0])
-        )
-    ran = Ran([*camera, *splats], color, [item.grad for item in given])
-    # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
-    allowed = 5e-4 if camera.kernel_size is None else 5e-3
-    results = [("", _densifying(value, exact, allowed, ran, means2d, plain))]
-    if results[0][1]["outcome"] == "met":
-        elsewhere = _check_elsewhere(kernel, (camera, splats), (device, allowed, plain))
-        results.append(("seen from elsewhere, with harmonics of degree 3", elsewhere))
-    if camera.size[0] > ONE_TILE:
-        for count, size in LARGER:
-            if results[-1][1]["outcome"] == "failed":
-                break
-            result = _check_many(kernel, count, size, (device, allowed, plain))
-            results.append((f"of {count} Gaussians at {size[0]} x {size[1]}", result))
-    return _worst(results)
+class Rasterizer:
+    """One variant of a rasterizer, and what it is to give."""
 
+    discs, one_tile, no_reference = False, False, ""
+    fields: Sequence[str] = ()
 
-def _meant(kernel: Any, splats: ReferenceSplats) -> ReferenceSplats:
-    """What a rasterizer draws of its inputs: gsplat normalizes rotations, and differentiates that."""
-    return _of_length_one(splats) if kernel is kernel_gsplat else splats
+    def __init__(self, kernel: Any, device: str, plain: bool) -> None:
+        self.device, self.plain = device, plain
+        kind = "Triangle" if hasattr(kernel, "TriangleRasterizer") else "Gaussian"
+        self.rasterizer = getattr(kernel, f"{kind}Rasterizer")
+        self.settings = getattr(kernel, f"{kind}RasterizationSettings")
+        self.arguments = inspect.signature(self.rasterizer.forward).parameters
+        # others are left at the default that a drop-in or our own rasterizer has for them
+        defaults = set(getattr(self.settings, "_field_defaults", {})) - {"antialiasing"}
+        self.fields = [name for name in self.settings._fields if name not in defaults]
+        self.discs = kernel.__name__ == "diff_surfel_rasterization"
+        self.normalized = self.discs  # 2DGS's trainer hands on rotations of length one
+        # the branch of 3dgs-mcmc cuts Gaussians closer than 3 sigma: its picture is no larger than a tile
+        self.one_tile = hasattr(getattr(kernel, "_C", None), "compute_relocation")
+        names = {*self.arguments, *self.fields}
+        self.no_reference = "".join(reason for name, reason in NO_REFERENCE.items() if name in names)
 
-
-def _check_elsewhere(
-    kernel: Any, scene: Tuple[Pinhole, ReferenceSplats], how: Tuple[str, float, bool]
-) -> Dict[str, Any]:
-    """The same picture in a world that is turned and moved, with pixels that are no squares and all harmonics; drawn once more
-    without gradients, as held-out views are. What got a gradient must have a radius, by which trainers know what was seen."""
-    (camera, splats), (device, allowed, plain) = scene, how
-    pose = torch.tensor([[0.0, 1, 0, 0.5], [0, 0, 1, -0.25], [1, 0, 0, 1], [0, 0, 0, 1]])
-    camera = camera._replace(pose=pose, aspect=1.25, degree=3)
-    w, x, y, z = splats.rotations.unbind(1)
-    splats = splats._replace(
-        means=(splats.means - pose[:3, 3]) @ pose[:3, :3],
-        # by the quaternion (1, 1, 1, 1) / 2, which turns as the pose's inverse
-        rotations=torch.stack([w - x - y - z, w + x - y + z, w + x + y - z, w - x + y + z], 1) / 2,
-        shs=torch.cat([splats.shs[:, :4], 0.2 * splats.shs[:, 4:]], 1),
-    )
-    exact, given = _leaves(splats, device)
-    means2d = _centers(kernel, COUNT, device)
-    drawn = _draw(kernel, camera, given, means2d)
-    expected, _ = splat_reference(_double(camera), _meant(kernel, exact))
-    weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(10))
-    torch.autograd.backward((drawn[0] * weight.to(device)).sum())
-    torch.autograd.backward((expected * weight.double()).sum())
-    value = relative_error(drawn[0], expected)
-    with torch.no_grad():
-        value = max(value, relative_error(_draw(kernel, camera, given, means2d)[0], expected))
-    ran = Ran([], drawn[0], [item.grad for item in given])
-    result = _densifying(value, exact, allowed, ran, means2d, plain)
-    radii, moved = drawn[1], given.opacities.grad
-    if moved is not None and radii.shape == (COUNT,) and bool(((radii <= 0) & (moved[:, 0] != 0)).any()):
-        result.update(outcome="failed", detail="Gaussians that got a gradient have no radius")
-    return result
-
-
-def _check_many(
-    kernel: Any, count: int, size: Tuple[int, int], how: Tuple[str, float, bool]
-) -> Dict[str, Any]:
-    """A scene of many Gaussians: some pixels and the gradients that come from them, by the Gaussians that reach these pixels."""
-    device, allowed, plain = how
-    camera, splats = _many(_fields(kernel), count, size)
-    exact_camera = _double(camera)
-    across, down = _undoubted(exact_camera, splats)
-    near = _reaching(camera, splats, across, down)
-    exact, given = _leaves(splats, device)
-    means2d = _centers(kernel, count, device)
-    color = _draw(kernel, camera, given, means2d)[0]
-    chosen = ReferenceSplats(*(item[near] for item in _meant(kernel, exact)))
-    expected, _, _ = splats_at(exact_camera, chosen, across, down)
-    actual = color[:, down.to(device), across.to(device)]
-    weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(7))
-    torch.autograd.backward((actual * weight.to(device)).sum())
-    torch.autograd.backward((expected * weight.double()).sum())
-    ran = Ran([], actual, [item.grad for item in given])
-    return _densifying(relative_error(actual, expected), exact, allowed, ran, means2d, plain)
-
-
-def _centers(kernel: Any, count: int, device: str) -> Tensor:
-    """What takes the gradient of the projected means; FastGS writes four columns: the sums of absolute gradients are apart."""
-    return torch.zeros(count, 4 if "metric_map" in _fields(kernel) else 3, device=device, requires_grad=True)
-
-
-def _reaching(camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: Tensor) -> Tensor:
-    """The Gaussians that some pixel lies within 4 sigma of, and more."""
-    reach = 2.0 + 4.0 * camera.focal * splats.scales.max(1).values / splats.means[:, 2]
-    centres = camera.focal * splats.means[:, :2] / splats.means[:, 2:] + (torch.tensor(camera.size) - 1) / 2
-    near = torch.zeros(len(splats.means), dtype=torch.bool)
-    for x, y in zip(across.tolist(), down.tolist()):
-        near |= (centres - torch.tensor([x, y])).abs().max(1).values < reach
-    return near
-
-
-def _check_many_surfels(
-    kernel: Any, count: int, size: Tuple[int, int], how: Tuple[str, bool]
-) -> Dict[str, Any]:
-    """As :func:`_check_many`, at pixels where single precision does not decide otherwise than double."""
-    device, plain = how
-    camera, gaussians = _many([], count, size)
-    splats, number = _discs(gaussians, torch.Generator().manual_seed(9)), torch.arange(PIXELS // 2)
-    across, down = number * 211 % size[0], number * 97 % size[1]
-    near = _reaching(camera, splats, across, down)
-    single = ReferenceSplats(*(item[near] for item in splats))
-    double = ReferenceSplats(*(item.double() for item in single))
-    good = torch.ones(len(number), dtype=torch.bool)
-    pairs = zip(
-        surfel_reference(camera, single, (across, down)),
-        surfel_reference(_double(camera), double, (across, down)),
-    )
-    for one, other in pairs:
-        good &= ((one[:6, 0] - other[:6, 0]).abs() < 1e-3 * other[:6].abs().max()).all(0)
-    across, down = across[good], down[good]
-    exact, given = _leaves(splats, device)
-    means2d = torch.zeros(count, 3, device=device, requires_grad=True)
-    drawn = _draw(kernel, camera, _of_length_one(given), means2d)
-    chosen = ReferenceSplats(*(item[near] for item in _of_length_one(exact)))
-    expected = torch.cat(surfel_reference(_double(camera), chosen, (across, down)))[:, 0]
-    actual = torch.cat([drawn[0], drawn[2]])[:, down.to(device), across.to(device)]
-    weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(7))
-    torch.autograd.backward((actual * weight.to(device)).sum())
-    torch.autograd.backward((expected * weight.double()).sum())
-    value = max(relative_error(actual[:3], expected[:3]), relative_error(actual[3:9], expected[3:9]))
-    ran = Ran([], actual, [item.grad for item in given])
-    return _densifying(value, exact, 5e-3, ran, means2d, plain)
-
-
-def _of_length_one(splats: ReferenceSplats) -> ReferenceSplats:
-    """As trainers hand rotations on; the kernel does not differentiate its own normalization."""
-    return splats._replace(rotations=torch.nn.functional.normalize(splats.rotations))
-
-
-def _discs(splats: ReferenceSplats, generator: torch.Generator) -> ReferenceSplats:
-    """Half turned away from the camera: single precision says little of discs that are seen edge-on."""
-    count = len(splats.means)
-    turns = torch.cat([torch.ones(count, 1), 0.2 * torch.randn(count, 3, generator=generator)], 1)
-    return splats._replace(
-        scales=splats.scales[:, :2].contiguous(), rotations=torch.nn.functional.normalize(turns)
-    )
-
-
-def _many(fields: List[str], count: int, size: Tuple[int, int]) -> Tuple[Pinhole, ReferenceSplats]:
-    """A camera of that size, and Gaussians of some pixels each that fill its image."""
-    camera, few = _scene(fields, one_tile=False, count=count)
-    generator = torch.Generator().manual_seed(8)
-    focal, (width, height) = 0.8 * size[0], size
-    depth = few.means[:, 2:]
-    places = (torch.rand(count, 2, generator=generator) - 0.5) * torch.tensor(size) / focal * depth
-    # so that a dozen overlap in each pixel
-    pixels = math.sqrt(0.3 * width * height / count)
-    scales = few.scales / 0.15 * pixels * depth / focal
-    offset = None
-    if camera.offset is not None:
-        offset = torch.rand(height, width, 2, generator=generator) - 0.5
-    camera = camera._replace(size=size, focal=focal, offset=offset)
-    return camera, few._replace(means=torch.cat([places, depth], 1), scales=scales.clamp_max(0.4))
-
-
-def _undoubted(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
-    """Pixels (columns, rows) where no opacity lies so near to the faintest that single precision may decide otherwise, and
-    through which light passes."""
-    width, height = camera.size
-    number = torch.arange(4 * PIXELS)
-    across, down = number * 211 % width, number * 97 % height
-    with torch.no_grad():
-        exact = ReferenceSplats(*(item.double() for item in splats))
-        good = torch.ones(len(number), dtype=torch.bool)
-        for part in range(0, len(number), 8):
-            some = slice(part, part + 8)
-            _, _, opacity = splats_at(camera, exact, across[some], down[some])
-            doubtful = ((opacity / FAINTEST - 1).abs() < 1e-3).any(0)
-            through = (
-                torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity).neg().log1p().sum(0).exp()
+    def _inputs(self, splats: ReferenceSplats, means2d: Tensor) -> Dict[str, Any]:
+        """Return every argument that the variants have, by name."""
+        inputs: Dict[str, Any] = {
+            "means3D": splats.means,
+            "means2D": means2d,
+            "opacities": splats.opacities,
+            "shs": splats.shs,
+            "scales": splats.scales,
+            "rotations": splats.rotations,
+            "scores": torch.zeros_like(splats.opacities),
+            "means2D_abs": torch.zeros_like(means2d, requires_grad=True),
+        }
+        if "dc" in self.arguments:
+            inputs.update(dc=splats.shs[:, :1].contiguous(), shs=splats.shs[:, 1:].contiguous())
+        if "triangles_points" in self.arguments:
+            count, device = len(splats.means), splats.means.device
+            corners = 0.2 * torch.randn(count, 3, 3, generator=torch.Generator().manual_seed(5))
+            each = torch.full((count,), 3, dtype=torch.int32, device=device)
+            inputs.update(
+                triangles_points=(splats.means[:, None] + corners.to(device)).reshape(-1, 3),
+                sigma=torch.ones(count, 1, device=device),
+                num_points_per_triangle=each,
+                cumsum_of_points_per_triangle=torch.cumsum(each, 0, dtype=torch.int32) - each,
+                number_of_points=3 * count,
+                scaling=torch.zeros(count, device=device),
+                density_factor=torch.zeros(count, device=device),
             )
-            good[some] = ~doubtful & (through > 1e-3)
-    return across[good][:PIXELS], down[good][:PIXELS]
+        return inputs
+
+    def call(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
+        """Return color [3, H, W], radii, and what else a variant gives."""
+        inputs, settings = self._inputs(splats, means2d), _settings(camera, means2d.device)
+        if unknown := [name for name in self.fields if name not in settings]:
+            raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
+        expected = set(self.arguments)
+        # a wrapper that hands its arguments on wants those of all variants
+        if any(one.kind is one.VAR_KEYWORD for one in self.arguments.values()):
+            expected |= {"means3D", "means2D", "opacities", "shs", "scales", "rotations"}
+        rasterizer = self.rasterizer(self.settings(**{name: settings[name] for name in self.fields}))
+        return rasterizer(**{name: value for name, value in inputs.items() if name in expected})
+
+    def draw(
+        self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor, view: View
+    ) -> Tuple[Tensor, Any]:
+        """Return color, and the maps of discs or the inverse depth, [C, S] at the view's pixels; and the radii."""
+        if self.discs:
+            splats = _of_length_one(splats)
+        drawn = self.call(camera, splats, means2d)
+        image, radii = drawn[:2]
+        if self.discs and drawn[2].shape != (7, *image.shape[1:]):
+            shape = tuple(drawn[2].shape)
+            raise NotMeasured(f"a variant that splatfix cannot call: its maps have the shape {shape}")
+        # Inria 2024 gives the inverse depth
+        if self.discs or ("antialiasing" in self.fields and len(drawn) > 2):
+            image = torch.cat([image, drawn[2]])
+        return image[:, view.down.to(image.device), view.across.to(image.device)], radii
+
+    def reference(self, camera: Pinhole, splats: ReferenceSplats, view: View) -> Tensor:
+        """Return what :meth:`draw` is to give, in float64."""
+        if self.normalized:
+            splats = _of_length_one(splats)
+        near = splats.each(lambda item: item[view.near])
+        if self.discs:
+            return surfels_at(camera.double(), near, view.across, view.down)
+        return torch.cat(splats_at(camera.double(), near, view.across, view.down)[:2])
+
+    def compare(self, view: View) -> Dict[str, Any]:
+        """Draw a view and compare it at its pixels, with the gradient of every input; densification must get one too."""
+        exact = view.splats.each(lambda item: item.double().requires_grad_(True))
+        given = view.splats.each(lambda item: item.to(self.device, copy=True).requires_grad_(True))
+        # FastGS writes four columns: the sums of absolute gradients are apart
+        columns = 4 if "metric_map" in self.fields else 3
+        means2d = torch.zeros(len(exact.means), columns, device=self.device, requires_grad=True)
+        actual, radii = self.draw(view.camera, given, means2d, view)
+        if self.no_reference:
+            torch.autograd.backward(actual.sum())
+            return self._only_finite(actual, [*given, means2d])
+        expected = self.reference(view.camera, exact, view)
+        channels = len(view.weights)
+        torch.autograd.backward((actual[:channels] * view.weights.to(self.device)).sum())
+        torch.autograd.backward((expected[:channels] * view.weights.double()).sum())
+        value = view.error(actual, expected)
+        for camera in view.again:
+            with torch.no_grad():
+                actual, _ = self.draw(camera, given, means2d, view)
+                value = max(value, view.error(actual, self.reference(camera, exact, view)))
+        allowed, gradient_allowed = 5e-5, 5e-4
+        if self.plain:
+            allowed, gradient_allowed = 1e-5, 1e-4
+        elif self.discs or view.camera.kernel_size is not None:
+            # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
+            gradient_allowed = 5e-3
+        detail = ""
+        if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
+            detail = "means2D got no gradient, so nothing would densify"
+        elif given.opacities.grad is not None and radii.shape == (len(means2d),):
+            # trainers know by their radii which were seen
+            moved = given.opacities.grad[:, 0] != 0
+            if bool(moved[radii <= 0].any()):
+                detail = "Gaussians that got a gradient have no radius"
+        return measured(value, allowed, largest_error(given, exact), gradient_allowed, detail)
+
+    def _only_finite(self, image: Tensor, leaves: List[Tensor]) -> Dict[str, Any]:
+        """Return the result of a kernel that ran and has no reference: not measured, unless it gave what is never right."""
+        gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        if not all(bool(torch.isfinite(item).all()) for item in [image, *gradients]):
+            return {"outcome": "failed", "detail": "it ran and gave values that are not finite"}
+        if not bool((image != 0).any()):
+            return {"outcome": "failed", "detail": "it ran and gave an empty image"}
+        detail = f"it ran, with finite results; {self.no_reference}"
+        return {"outcome": "not-measured", "detail": detail}
 
 
-def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
-    """Check the rasterizer of 2DGS: color and all seven maps, and the gradient of every input through all of them."""
-    camera, splats = _scene([], one_tile=False)
-    generator = torch.Generator().manual_seed(6)
-    splats = _discs(splats, generator)
-    exact, given = _leaves(splats, device)
-    means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
-    drawn = _draw(kernel, camera, _of_length_one(given), means2d)
-    actual, expected = (drawn[0], drawn[2]), surfel_reference(_double(camera), _of_length_one(exact))
-    if drawn[2].shape != expected[1].shape:
-        raise NotMeasured(
-            f"a variant that splatfix cannot call: its maps have the shape {tuple(drawn[2].shape)}"
+class Gsplat(Rasterizer):
+    """gsplat's own Python, which has the kernel as its compiled module."""
+
+    fields = ("antialiasing",)
+    normalized = True  # by itself, and it differentiates that
+
+    def __init__(self, kernel: Any, device: str, plain: bool) -> None:
+        self.device, self.plain = device, plain
+
+    def call(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
+        """Return color [3, H, W] and radii [P] of one camera; ``means2d`` gets the gradient that densification goes by."""
+        width, height = camera.size
+        intrinsics = torch.tensor(
+            [[camera.focal, 0, width / 2], [0, camera.focal * camera.aspect, height / 2], [0, 0, 1]]
         )
-    weight = torch.randn(10, *camera.size[::-1], generator=generator)
-    weight[9] *= 100.0  # the distortion is small
-    torch.autograd.backward((torch.cat(actual) * weight.to(device)).sum())
-    torch.autograd.backward((torch.cat(expected) * weight.double()).sum())
-    value = max(relative_error(one, other) for one, other in zip(actual, expected))
-    # the distortion is a small difference of large numbers in single precision
-    value = max(value, 0.01 * relative_error(drawn[2][6], expected[1][6]))
-    ran = Ran([*camera, *splats], torch.cat(actual), [item.grad for item in given])
-    results = [("", _densifying(value, exact, 5e-3, ran, means2d, plain))]
+        pose = torch.eye(4) if camera.pose is None else camera.pose
+        colors, _, meta = importlib.import_module("gsplat").rasterization(
+            splats.means,
+            splats.rotations,
+            splats.scales,
+            splats.opacities[:, 0],
+            splats.shs,
+            pose[None].to(self.device),
+            intrinsics[None].to(self.device),
+            width,
+            height,
+            sh_degree=camera.degree,
+            packed=False,
+            backgrounds=camera.background[None].to(self.device),
+            rasterize_mode="antialiased" if camera.antialiasing else "classic",
+        )
+
+        def keep(gradient: Tensor) -> None:
+            means2d.grad = torch.nn.functional.pad(gradient[0], (0, 1))
+
+        if meta["means2d"].requires_grad:
+            meta["means2d"].register_hook(keep)
+        radii = meta["radii"][0]
+        if radii.dim() == 2:  # from 1.5 on one for each axis
+            radii = radii.amax(dim=1)
+        return colors[0].permute(2, 0, 1), radii
+
+
+def _views(variant: Rasterizer) -> Iterator[View]:
+    """Yield what a rasterizer is to draw: a small scene, the same seen from elsewhere, and larger ones."""
+    camera, splats = _scene(variant)
+    down, across = torch.meshgrid(*map(torch.arange, camera.size[::-1]), indexing="ij")
+    weights = torch.randn(3, across.numel(), generator=torch.Generator().manual_seed(4))
+    small = View("", camera, splats, across.flatten(), down.flatten(), weights)
     sizes: Tuple[Tuple[int, Tuple[int, int]], ...] = LARGER
-    if plain and device == "cpu":  # PyTorch's discs take a CPU ten times as long as Gaussians
-        sizes = ((1025, (80, 60)),)
-    for count, size in sizes:
-        if results[-1][1]["outcome"] == "failed":
-            break
-        result = _check_many_surfels(kernel, count, size, (device, plain))
-        results.append((f"of {count} Gaussians at {size[0]} x {size[1]}", result))
-    return _worst(results)
-
-
-def _leaves(splats: ReferenceSplats, device: str) -> tuple[ReferenceSplats, ReferenceSplats]:
-    """The inputs of the reference in float64, and those of the kernel, each with gradients of its own."""
-    exact = [item.detach().double().requires_grad_(True) for item in splats]
-    given = [item.detach().to(device, copy=True).requires_grad_(True) for item in splats]
-    return ReferenceSplats(*exact), ReferenceSplats(*given)
-
-
-def _densifying(
-    value: float, exact: ReferenceSplats, allowed: float, ran: Ran, means2d: Tensor, plain: bool
-) -> Dict[str, Any]:
-    """Judge a rasterizer, which must also give the gradient that densification goes by; ``allowed`` is the error of gradients of
-    other kernels than plain PyTorch."""
-    gradient = largest_error(ran.gradients, [item.grad for item in exact])
-    if plain:
-        result = _errors(value, 1e-5, gradient, 1e-4, ran)
+    if variant.discs:
+        generator = torch.Generator().manual_seed(6)
+        splats, weights = _discs(splats, generator), torch.randn(10, across.numel(), generator=generator)
+        # the distortion is small, a difference of large numbers in single precision
+        weights[9] *= 100.0
+        parts = ((0, 3, 1.0), (3, 10, 1.0), (9, 10, 0.01))
+        yield small._replace(splats=splats, weights=weights, parts=parts)
+        if variant.plain and variant.device == "cpu":  # PyTorch's discs take a CPU ten times as long
+            sizes = ((1025, (80, 60)),)
     else:
-        result = _errors(value, 5e-5, gradient, allowed, ran)
-    if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
-        result.update(outcome="failed", detail="means2D got no gradient, so nothing would densify")
-    return result
+        if "antialiasing" in variant.fields:
+            small = small._replace(again=(camera._replace(antialiasing=True),))
+        yield small
+        yield _elsewhere(small)
+    if not variant.one_tile:
+        for count, size in sizes:
+            yield _large(variant, count, size)
 
 
-def _scene(fields: List[str], one_tile: bool, count: int = COUNT) -> tuple[Pinhole, ReferenceSplats]:
-    """A camera and Gaussians in front of it. ``one_tile``: no larger than a tile of 16 pixels, as the branch of 3dgs-mcmc cuts
-    Gaussians closer than 3 sigma."""
-    width, height = (ONE_TILE, ONE_TILE) if one_tile else (40, 32)
+def _scene(variant: Rasterizer, count: int = COUNT) -> Tuple[Pinhole, ReferenceSplats]:
+    """Return a camera, and Gaussians in front of it."""
+    width, height = (ONE_TILE, ONE_TILE) if variant.one_tile else (40, 32)
     generator = torch.Generator().manual_seed(3)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -392,19 +362,88 @@ def _scene(fields: List[str], one_tile: bool, count: int = COUNT) -> tuple[Pinho
         torch.cat([uniform(-1.0, 1.5, count, 1, 3), uniform(-0.15, 0.15, count, 15, 3)], 1),
     )
     camera = Pinhole((width, height), 40.0, torch.tensor([0.2, 0.4, 0.6]))
-    if "kernel_size" in fields and "subpixel_offset" in fields:
+    if "kernel_size" in variant.fields and "subpixel_offset" in variant.fields:
         camera = camera._replace(kernel_size=0.1, offset=uniform(-0.5, 0.5, height, width, 2))
     return camera, splats
 
 
-def _double(camera: Pinhole) -> Pinhole:
-    offset = None if camera.offset is None else camera.offset.double()
-    pose = None if camera.pose is None else camera.pose.double()
-    return camera._replace(background=camera.background.double(), offset=offset, pose=pose)
+def _elsewhere(view: View) -> View:
+    """Return the same picture in a world that is turned and moved, with pixels that are no squares and all harmonics."""
+    pose = torch.tensor([[0.0, 1, 0, 0.5], [0, 0, 1, -0.25], [1, 0, 0, 1], [0, 0, 0, 1]])
+    camera, splats = view.camera._replace(pose=pose, aspect=1.25, degree=3), view.splats
+    w, x, y, z = splats.rotations.unbind(1)
+    splats = splats._replace(
+        means=(splats.means - pose[:3, 3]) @ pose[:3, :3],
+        # by the quaternion (1, 1, 1, 1) / 2, which turns as the pose's inverse
+        rotations=torch.stack([w - x - y - z, w + x - y + z, w + x + y - z, w - x + y + z], 1) / 2,
+        shs=torch.cat([splats.shs[:, :4], 0.2 * splats.shs[:, 4:]], 1),
+    )
+    weights = torch.randn(3, len(view.across), generator=torch.Generator().manual_seed(10))
+    name = "seen from elsewhere, with harmonics of degree 3"
+    return view._replace(name=name, camera=camera, splats=splats, weights=weights, again=(camera,))
 
 
-def _values(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
-    """Every setting of the variants, by name, as their own trainers fill it."""
+def _large(variant: Rasterizer, count: int, size: Tuple[int, int]) -> View:
+    """Return a view of many Gaussians of some pixels each that fill the image, at pixels where single precision does not decide
+    otherwise than double."""
+    camera, splats = _scene(variant, count)
+    generator = torch.Generator().manual_seed(8)
+    focal, (width, height) = 0.8 * size[0], size
+    depth = splats.means[:, 2:]
+    middles = (torch.rand(count, 2, generator=generator) - 0.5) * torch.tensor(size) / focal
+    # so that a dozen overlap in each pixel
+    pixels = math.sqrt(0.3 * width * height / count)
+    scales = (splats.scales / 0.15 * pixels * depth / focal).clamp_max(0.4)
+    splats = splats._replace(means=torch.cat([middles * depth, depth], 1), scales=scales)
+    camera = camera._replace(size=size, focal=focal)
+    if camera.offset is not None:
+        camera = camera._replace(offset=torch.rand(height, width, 2, generator=generator) - 0.5)
+    if variant.discs:
+        splats = _discs(splats, torch.Generator().manual_seed(9))
+    number = torch.arange(PIXELS // 2 if variant.discs else 4 * PIXELS)
+    across, down = number * 211 % width, number * 97 % height
+    # the Gaussians that some pixel lies within 4 sigma of, and more
+    reach = 2.0 + 4.0 * focal * splats.scales.max(1).values / depth[:, 0]
+    centres = focal * middles + (torch.tensor(size) - 1) / 2
+    near = torch.zeros(count, dtype=torch.bool)
+    for x, y in zip(across.tolist(), down.tolist()):
+        near |= (centres - torch.tensor([x, y])).abs().max(1).values < reach
+    single = splats.each(lambda item: item[near])
+    exact = single.each(Tensor.double)
+    if variant.discs:
+        rounded = surfels_at(camera, single, across, down)
+        right = surfels_at(camera.double(), exact, across, down)
+        good = torch.ones(len(number), dtype=torch.bool)
+        for some in (slice(3), slice(3, 9)):
+            good &= ((rounded[some] - right[some]).abs() < 1e-3 * right[some].abs().max()).all(0)
+    else:
+        # no opacity is nearly the faintest, and light passes
+        opacity = splats_at(camera.double(), exact, across, down)[2]
+        drawn = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
+        good = ((opacity / FAINTEST - 1).abs() >= 1e-3).all(0) & ((1 - drawn).prod(0) > 1e-3)
+    across, down = across[good][:PIXELS], down[good][:PIXELS]
+    channels = 10 if variant.discs else 3
+    weights = torch.randn(channels, len(across), generator=torch.Generator().manual_seed(7))
+    view = View(f"of {count} Gaussians at {width} x {height}", camera, splats, across, down, weights, near)
+    if variant.discs:  # without the distortion
+        view = view._replace(parts=((0, 3, 1.0), (3, 9, 1.0)))
+    return view
+
+
+def _discs(splats: ReferenceSplats, generator: torch.Generator) -> ReferenceSplats:
+    """Make discs of Gaussians, half turned away from the camera: single precision says little of those seen edge-on."""
+    count = len(splats.means)
+    turns = torch.cat([torch.ones(count, 1), 0.2 * torch.randn(count, 3, generator=generator)], 1)
+    return _of_length_one(splats._replace(scales=splats.scales[:, :2].contiguous(), rotations=turns))
+
+
+def _of_length_one(splats: ReferenceSplats) -> ReferenceSplats:
+    """Normalize the rotations."""
+    return splats._replace(rotations=torch.nn.functional.normalize(splats.rotations))
+
+
+def _settings(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
+    """Return every setting of the variants, by name, as their own trainers fill it."""
     width, height = camera.size
     tan_x, tan_y = width / (2 * camera.focal), height / (2 * camera.focal * camera.aspect)
     near, far = 0.01, 100.0
@@ -439,104 +478,10 @@ def _values(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
     }
 
 
-def _fields(kernel: Any) -> List[str]:
-    """The settings that are given; others are left at the default that a drop-in or our own rasterizer has for them."""
-    kind = kernel.GaussianRasterizationSettings
-    defaults = set(getattr(kind, "_field_defaults", {})) - {"antialiasing"}
-    return [name for name in kind._fields if name not in defaults]
-
-
-def _draw(kernel: Any, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
-    device, arguments = means2d.device, inspect.signature(kernel.GaussianRasterizer.forward).parameters
-    inputs = {
-        "means3D": splats.means,
-        "means2D": means2d,
-        "opacities": splats.opacities,
-        "shs": splats.shs,
-        "scales": splats.scales,
-        "rotations": splats.rotations,
-        "scores": torch.zeros_like(splats.opacities),
-        "means2D_abs": torch.zeros_like(means2d, requires_grad=True),
-    }
-    if "dc" in arguments:
-        inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
-    # a wrapper that hands its arguments on wants those of all variants
-    expected = set(arguments)
-    if any(one.kind is one.VAR_KEYWORD for one in arguments.values()):
-        expected |= {"means3D", "means2D", "opacities", "shs", "scales", "rotations"}
-    known = {name: value for name, value in inputs.items() if name in expected}
-    values = _values(camera, device)
-    settings = kernel.GaussianRasterizationSettings(**{name: values[name] for name in _fields(kernel)})
-    return kernel.GaussianRasterizer(settings)(**known)
-
-
-_ARGUMENTS = frozenset(
-    ("self", "means3D", "means2D", "opacities", "shs", "scales", "rotations", "scores", "means2D_abs", "dc")
-)
-
-
-def _run_triangles(kernel: Any, device: str) -> Dict[str, Any]:
-    """Call Triangle Splatting's rasterizer with a few triangles; splatfix has no reference for it."""
-    forward = inspect.signature(kernel.TriangleRasterizer.forward).parameters
-    if "triangles_points" not in forward:
-        raise NotMeasured("a variant that splatfix cannot call: it takes no triangles_points")
-    camera, splats = _scene([], one_tile=False)
-    corners = splats.means[:, None] + 0.2 * torch.randn(
-        COUNT, 3, 3, generator=torch.Generator().manual_seed(5)
-    )
-    points = corners.reshape(-1, 3).contiguous().to(device).requires_grad_(True)
-    opacities, shs = (splats[i].to(device).requires_grad_(True) for i in (3, 4))
-    means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
-    each = torch.full((COUNT,), 3, dtype=torch.int32, device=device)
-    values = _values(camera, points.device)
-    kind = kernel.TriangleRasterizationSettings
-    color = kernel.TriangleRasterizer(kind(**{name: values[name] for name in kind._fields}))(
-        triangles_points=points,
-        sigma=torch.ones(COUNT, 1, device=device),
-        num_points_per_triangle=each,
-        cumsum_of_points_per_triangle=torch.cumsum(each, 0, dtype=torch.int32) - each,
-        number_of_points=3 * COUNT,
-        opacities=opacities,
-        means2D=means2d,
-        scaling=torch.zeros(COUNT, device=device),
-        density_factor=torch.zeros(COUNT, device=device),
-        shs=shs,
-    )[0]
-    torch.autograd.backward(color.sum())
-    return _only_finite("no reference for triangles", [color], [points, opacities, shs])
-
-
-def _only_finite(reason: str, images: List[Tensor], leaves: List[Tensor]) -> Dict[str, Any]:
-    """The result of a kernel that ran and has no reference: not measured, unless it gave what is never right."""
-    gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
-    finite = all(bool(torch.isfinite(item).all()) for item in [*images, *gradients])
-    drawn = any(float(image.detach().abs().max()) > 0 for image in images)
-    if not finite:
-        return dict(BLANK, outcome="failed", detail="it ran and gave values that are not finite")
-    if not drawn:
-        return dict(BLANK, outcome="failed", detail="it ran and gave an empty image")
-    return dict(BLANK, outcome="not-measured", detail=f"it ran, with finite results; {reason}")
-
-
-def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any, ran: Ran) -> Dict[str, Any]:
-    """The result of a kernel; ``ran``, which is no part of it, is taken out by the probe."""
-    good = value <= allowed and (gradient is None or gradient <= gradient_allowed)
-    return dict(
-        BLANK,
-        outcome="met" if good else "failed",
-        value_error=finite(value),
-        value_allowed=allowed,
-        gradient_error=finite(gradient),
-        gradient_allowed=gradient_allowed,
-        ran=ran,
-    )
-
-
-CHECKS: Dict[str, Callable[[Any, str, bool], Dict[str, Any]]] = {
-    "arithmetic": check_arithmetic,
+CHECKS: Dict[str, Check] = {
+    "arithmetic": lambda module, device, plain: check_arithmetic(device),
     "ssim": check_ssim,
     "knn": check_knn,
     "rasterizer": check_rasterizer,
-    # gsplat's own Python, which has the kernel as its compiled module
-    "gsplat": lambda kernel, device, plain: check_rasterizer(kernel_gsplat, device, plain),
+    "gsplat": check_rasterizer,
 }

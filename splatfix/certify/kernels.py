@@ -34,8 +34,8 @@ IMPLEMENTATIONS = (
     ("rasterizer", "diff_triangle_rasterization"),
     ("gsplat", "gsplat.csrc"),
 )
-"""Each kernel, and a module that implements it: torch's arithmetic, which all stand on, then ours, which the others are compared
-with, then those that stacks install."""
+"""Each kernel, and a module that implements it: torch's arithmetic, which all stand on, then ours and those that stacks
+install."""
 ALWAYS_NAMED = frozenset({"fused_ssim", "simple_knn._C", "diff_gaussian_rasterization"})
 """What a report names also where it is not installed."""
 NOT_INSTALLED = "not installed in this environment"
@@ -68,7 +68,6 @@ def check_kernels(
             checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=detail))
             continue
         argv = [python, str(folder / "kernel_probe.py"), kernel, module, "--device", device]
-        argv += ["--own", str(staged / f"own-{kernel}.json")]
         limit = KERNEL_TIMEOUT
         if hung:
             limit = min(AFTER_A_HANG, KERNEL_TIMEOUT)

@@ -1,6 +1,6 @@
 """The levels of proof: which of them a certification verified, and on what evidence."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -27,7 +27,7 @@ def evaluate(
         # an extension that did not train is no evidence; that it cannot run here refuses the environment all the same
         apart = renderer == "torch" and bool(scenes)
         judged = [item for item in findings if item.status is Status.FAIL or not apart]
-        plain = renderer == "torch" or rendered_in_torch(scenes)
+        plain = bool(scenes) and (renderer == "torch" or rendered_in_torch(scenes))
         built = _built(judged if device != "cpu" else (), plain=plain)
     return (
         level_resolved(findings, device),
@@ -37,6 +37,18 @@ def evaluate(
         _trains(scenes),
         reproduces(scenes, comparison),
     )
+
+
+def left_out(
+    proof: Sequence[Rung], names: Collection[RungName], why: str, *, unless_failed: bool = False
+) -> tuple[Rung, ...]:
+    """Return the levels with those of these names open, for a reason; with ``unless_failed`` a failure stays."""
+    rungs = []
+    for rung in proof:
+        if rung.name in names and not (unless_failed and rung.reached is False):
+            rung = replace(rung, reached=None, shown_by=why)
+        rungs.append(rung)
+    return tuple(rungs)
 
 
 def level_resolved(findings: Sequence[Finding], device: str) -> Rung:
@@ -89,7 +101,7 @@ def _built(findings: Sequence[Finding], *, plain: bool, bad: tuple[Status, ...] 
         return Rung(RungName.BUILT, None, "; ".join(summaries[Status.WARN]))
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
-    return Rung(RungName.BUILT, None, "no GPU to compare the CUDA extensions with")
+    return Rung(RungName.BUILT, None, "no CUDA extension was judged: no GPU was used")
 
 
 def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:
@@ -117,7 +129,7 @@ def _computes(kernels: Sequence[KernelCheck]) -> Rung:
     if failed or not met:
         reasons = "; ".join(item.sentence for item in failed)
         return Rung(RungName.COMPUTES, False, reasons or "no kernel was checked")
-    errors, halves, agreements, not_run = [], [], [], []
+    errors, halves, not_run = [], [], []
     for item in met:
         if item.value_error is not None:
             text = f"{item.implementation} {item.value_error:.1e}"
@@ -126,17 +138,12 @@ def _computes(kernels: Sequence[KernelCheck]) -> Rung:
             errors.append(text)
         if item.pytorch_half:
             halves.append(item.implementation)
-        if item.own_difference is not None:
-            largest = max(item.own_difference, item.own_gradient_difference or 0.0)
-            agreements.append(f"{item.implementation} to {largest:.1e}")
     for item in kernels:
         if item.native_not_measured:
             not_run.append(f"{item.implementation} ({item.detail})")
     text = f"forward and gradient agree with float64 references: {', '.join(errors)}"
     if halves:
         text += f"; of {', '.join(halves)} only their PyTorch half: no GPU ran their CUDA code"
-    if agreements:
-        text += f"; installed and splatfix's own kernels agree on the same input: {', '.join(agreements)}"
     if not_run:
         text += f"; not measured: {', '.join(not_run)}"
     return Rung(RungName.COMPUTES, True, text)

@@ -91,10 +91,6 @@ class KernelCheck(Struct, frozen=True, forbid_unknown_fields=True):
     version: str = ""
     file: str = ""
     """Of the module that implements it."""
-    own_difference: float | None = None
-    """Largest difference from the value of splatfix's own kernel on the same input, relative to that; None where not compared."""
-    own_gradient_difference: float | None = None
-    """The same of the gradients."""
     imported: bool = True
     """False where importing it, or what calls it, raised."""
     pytorch_half: bool = False

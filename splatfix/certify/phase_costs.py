@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
 
 
 def costs_of(out: Path) -> PhaseCosts | None:
-    """What was observed; None where no process of the command trained in a Python that loads the observer."""
+    """Return what was observed; None where no process of the command trained in a Python that loads the observer."""
     records = [object_in(path).get("record", {}) for path in sorted(out.glob("observed-*.json"))]
     record: Mapping[str, Any] = max(records, key=lambda item: int(item.get("iterations", 0)), default={})
     if not record.get("phases"):
@@ -69,33 +70,16 @@ def costs_of(out: Path) -> PhaseCosts | None:
 
 
 def growth_of(path: Path) -> tuple[float, int, int] | None:
-    """Of the last stretch with one number of Gaussians: GiB in 1,000 iterations, by the medians of its first and its last fifth,
-    and its first and last iteration; None where it is too short."""
+    """Return, of the last stretch with one number of Gaussians, the GiB in 1,000 iterations, by the medians of its first and its
+    last fifth, and its first and last iteration; None where it is too short."""
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        last: list[Mapping[str, Any]] = []
-        for row in reversed(rows):
-            if row["gaussians"] != rows[-1]["gaussians"]:
-                break
-            last.append(row)
-        last.reverse()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):  # its writer was killed
         return None
+    last = list(takewhile(lambda row: row["gaussians"] == rows[-1]["gaussians"], reversed(rows)))[::-1]
     if len(last) < LEAST_ITERATIONS:
         return None
     fifth = len(last) // 5
     held = [row.get("vram_allocated_gb", row["rss_gb"]) for row in last]
     grown = statistics.median(held[-fifth:]) - statistics.median(held[:fifth])
     return 1000.0 * float(grown) / (len(last) - fifth), last[0]["iteration"], last[-1]["iteration"]
-
-
-def in_words(costs: PhaseCosts) -> Sequence[tuple[str, str]]:
-    """Rows of a summary for people."""
-    listed = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in costs.seconds.items())
-    rows = [("phases", f"{listed} in {costs.iterations} iterations; {costs.bound}")]
-    for name, size in (("training peak", costs.training_gb), ("evaluation peak", costs.evaluation_gb)):
-        if size is not None:
-            rows.append((name, f"{size:.2f} GiB"))
-    if costs.growth_gb is not None:
-        rows.append(("growth", f"{costs.growth_gb:.3f} GiB in 1,000 iterations without new Gaussians"))
-    return rows

@@ -125,13 +125,11 @@ def _show_kernel(console: Console, kernel: KernelCheck) -> None:
         text += f" [dim]({kernel.kind})[/]"
     prose(console, label, text)
     parts = []
-    value, gradient, own = errors_of(kernel)
+    value, gradient = errors_of(kernel)
     if value != ABSENT:
         parts.append(f"value error {value}")
         if gradient != ABSENT:
             parts.append(f"gradient error {gradient}")
-        if own != ABSENT:
-            parts.append(f"from splatfix's own {own}")
     if kernel.detail:
         parts.append(kernel.detail)
     prose(console, " " * 14, f"[dim]{escape(', '.join(parts))}[/]")

@@ -138,18 +138,16 @@ class CertificateView(Struct, frozen=True):
 
     @property
     def kernels(self) -> Table:
-        """A row for each kernel; a column for splatfix's own where some kernel was held against that."""
-        columns = ["value error", "gradient error"]
-        if any(check.own_difference is not None for check in self.certificate.kernels):
-            columns.append("from splatfix's own")
+        """A row for each kernel."""
         rows = []
         for check in self.certificate.kernels:
             implementation = check.implementation
             if check.kind:
                 implementation += f" ({check.kind})"
-            errors = errors_of(check)[: len(columns)]
+            errors = errors_of(check)
             rows.append((check.name, implementation, _kernel_badge(check), *errors, check.detail or ABSENT))
-        return Table(("kernel", "implementation", "result", *columns, "detail"), rows)
+        columns = ("kernel", "implementation", "result", "value error", "gradient error", "detail")
+        return Table(columns, rows)
 
     @property
     def results(self) -> Table | None:
@@ -251,16 +249,11 @@ def count_met(criteria: Iterable[Criterion]) -> str:
     return f"{outcomes.count(Outcome.MET)} of {len(outcomes)}"
 
 
-def errors_of(check: KernelCheck) -> tuple[str, str, str]:
-    """A kernel's errors: of its value, of its gradient, and both from splatfix's own kernel; – for what was not compared."""
-    differences = []
-    for difference in (check.own_difference, check.own_gradient_difference):
-        if difference is not None:
-            differences.append(f"{difference:.1e}")
+def errors_of(check: KernelCheck) -> tuple[str, str]:
+    """A kernel's errors: of its value and of its gradient; – for what was not compared."""
     return (
         _error(check.value_error, check.value_allowed),
         _error(check.gradient_error, check.gradient_allowed),
-        ", ".join(differences) or ABSENT,
     )
 
 

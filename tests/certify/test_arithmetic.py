@@ -31,7 +31,7 @@ WRONG: dict[str, tuple[Any, str, Callable[..., Any], str, float]] = {
 
 
 def test_this_torch_is_right() -> None:
-    found = check_arithmetic(torch, "cpu", False)
+    found = check_arithmetic("cpu")
     assert (found["outcome"], found["detail"]) == ("met", "")
     assert 0 < found["value_error"] < SINGLE < TF32
 
@@ -40,7 +40,7 @@ def test_this_torch_is_right() -> None:
 def test_what_is_wrong_is_named_with_its_limit(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, instead, operation, allowed = WRONG[fault]
     monkeypatch.setattr(owner, name, instead)
-    found = check_arithmetic(torch, "cpu", False)
+    found = check_arithmetic("cpu")
     assert found["outcome"] == "failed"
     assert (
         f"torch's {operation} is off by " in found["detail"] and f"allowed {allowed:.2g}" in found["detail"]

@@ -1,4 +1,4 @@
-"""The kernel probe: wrong kernels fail their check, also beside splatfix's own; drop-ins are known by their manifests."""
+"""The kernel probe: wrong kernels fail their check, wrong calls do not; drop-ins are known by their manifests."""
 
 import builtins
 import importlib.metadata
@@ -15,7 +15,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from splatfix.certify import KernelCheck, Outcome, kernel_calls, kernel_probe  # noqa: E402
-from splatfix.certify.kernel_agreement import Ran, judge, keep  # noqa: E402
 from splatfix.certify.levels import evaluate  # noqa: E402
 from splatfix.core.codec import from_json  # noqa: E402
 from splatfix.core.proof import RungName  # noqa: E402
@@ -30,29 +29,17 @@ NAME = "splatfix.kernels.changed"
 
 
 def test_a_dropin_is_known_by_its_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    damaged, built = '{"kind": "swa', '{"kind": "build", "replaces": "simple_knn"}'
     there = []
-    for number, manifest in enumerate(
-        (
-            "",
-            '{"kind": "swa',
-            '["drop-in"]',
-            '{"kind": "build", "replaces": "simple_knn"}',
-            '{"kind": "drop-in", "replaces": "fused_ssim"}',
-        )
-    ):
+    for number, manifest in enumerate(("", damaged, built, '{"kind": "drop-in", "replaces": "fused_ssim"}')):
         info = tmp_path / f"p{number}-1.0.dist-info"
         info.mkdir()
         if manifest:
             (info / "splatfix.json").write_text(manifest)
         there.append(importlib.metadata.Distribution.at(info))
     monkeypatch.setattr(importlib.metadata, "distributions", lambda: there)
-    kernel_probe.dropins.cache_clear()
-    try:
-        names = ("fused_ssim", "simple_knn", "diff_gaussian_rasterization")
-        assert [name in kernel_probe.dropins() for name in names] == [True, False, False]
-        assert kernel_probe.dropins.cache_info().misses == 1, "environments can be large"
-    finally:
-        kernel_probe.dropins.cache_clear()
+    names = ("fused_ssim", "simple_knn", "diff_gaussian_rasterization")
+    assert [kernel_probe.is_dropin(name) for name in names] == [True, False, False]
 
 
 def halved_gradients(color: torch.Tensor) -> torch.Tensor:
@@ -115,26 +102,10 @@ def test_unknown_settings_are_not_measured() -> None:
         image_height: int
         warp: float
 
-    class Asking(rasterizer.GaussianRasterizer):
-        def forward(self, tanfovx: float) -> None:
-            """Ask for a setting among the arguments, which no trainer gives there."""
-
-    known = (rasterizer.GaussianRasterizationSettings, rasterizer.GaussianRasterizer)
-    for settings, kernel, unknown in ((Settings, known[1], "warp"), (known[0], Asking, "tanfovx")):
-        variant = module(GaussianRasterizationSettings=settings, GaussianRasterizer=kernel)
-        with pytest.raises(kernel_calls.NotMeasured, match=unknown):
-            kernel_calls.check_rasterizer(variant, "cpu", True)
-
-
-def outcomes_of(error: Exception, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the probe says where the call of an installed kernel, and that of our own, raises an exception."""
-
-    def raises(kernel: Any, device: str, plain: bool) -> Any:
-        raise error
-
-    monkeypatch.setitem(kernel_calls.CHECKS, "ssim", raises)
-    kinds = ("native", "ours")
-    return [kernel_probe.run_check("ssim", "splatfix.kernels.ssim", kind, "cpu") for kind in kinds]
+    kernel = rasterizer.GaussianRasterizer
+    variant = module(GaussianRasterizationSettings=Settings, GaussianRasterizer=kernel)
+    with pytest.raises(kernel_calls.NotMeasured, match="unknown to it: warp"):
+        kernel_calls.check_rasterizer(variant, "cpu", True)
 
 
 @pytest.mark.parametrize(
@@ -144,22 +115,19 @@ def test_a_wrong_call_is_no_wrong_result(
     monkeypatch: pytest.MonkeyPatch, said: str, kind: str, text: str
 ) -> None:
     error: Exception = getattr(builtins, kind)(text)
-    native, ours = outcomes_of(error, monkeypatch)
+
+    def raises(kernel: Any, device: str, plain: bool) -> Any:
+        raise error
+
+    monkeypatch.setitem(kernel_calls.CHECKS, "ssim", raises)
+    native = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "native", "cpu")
     assert native["outcome"] == ("failed" if said == "failed" else "not-measured")
     assert text in native["detail"]
     # our call of our kernel: no excuse
+    ours = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "ours", "cpu")
     assert ours["outcome"] == ("not-measured" if said == "busy" else "failed")
-    assert native["imported"] is ours["imported"] is not isinstance(error, ImportError)
-
-
-def test_a_cuda_that_does_not_start_fails_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(device: Any) -> None:
-        raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable")
-
-    monkeypatch.setattr(kernel_probe, "no_gpu", lambda: "")
-    monkeypatch.setattr(torch.cuda, "set_device", busy)
-    result = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "native", "cuda")
-    assert result["outcome"] == "not-measured" and "does not start" in result["detail"]
+    imported = not isinstance(error, ImportError)
+    assert native.get("imported", True) is ours.get("imported", True) is imported
 
 
 @pytest.mark.parametrize(("device", "index"), [("cuda", 0), ("cuda:1", 1)])
@@ -169,44 +137,47 @@ def test_the_gpu_is_chosen_as_torch_wants_it(
     """`torch.cuda.set_device` refuses "cuda" without a number: on an H200 nothing was certified."""
     chosen: list[int] = []
     index_of = torch.cuda._utils._get_device_index
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(index_of(device)))
     monkeypatch.setattr(torch, "zeros", lambda *_, **__: None)
-    kernel_probe.make_current(device)
+    kernel_probe.start_cuda(device)
     assert chosen == [index]
 
 
-def test_what_torch_warns_is_why_it_finds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("available", [False, True])
+def test_a_cuda_that_does_not_start_fails_no_kernel(available: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what torch warns of is why it finds no GPU."""
+
     def is_available() -> bool:
         warnings.warn("CUDA initialization: Error 802: system not yet initialized", stacklevel=1)
-        return False
+        return available
+
+    def busy(device: Any) -> None:
+        raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable")
 
     monkeypatch.setattr(torch.cuda, "is_available", is_available)
-    kernel_probe.no_gpu.cache_clear()
-    for _ in range(2):  # it warns once, and every kernel tells it
-        found = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "ours", "cuda")
-        assert found["outcome"] == "not-measured"
-        assert "Error 802" in found["detail"]
-    kernel_probe.no_gpu.cache_clear()
+    monkeypatch.setattr(torch.cuda, "set_device", busy)
+    result = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "ours", "cuda")
+    assert result["outcome"] == "not-measured"
+    assert ("does not start" if available else "Error 802") in result["detail"]
 
 
 @pytest.mark.parametrize(
-    ("ran", "words"),
+    ("kernel", "name", "ran", "words"),
     [
-        ({}, ""),
-        ({"knn": "nvrtc"}, "its CUDA kernels ran"),
-        ({"knn": "torch: no driver"}, "pure PyTorch ran: no driver"),
+        ("knn", "simple_knn._C", {}, ""),
+        ("knn", "simple_knn._C", {"knn": "nvrtc"}, "its CUDA kernels ran"),
+        ("knn", "simple_knn._C", {"knn": "torch: no driver"}, "pure PyTorch ran: no driver"),
+        ("rasterizer", "diff_surfel_rasterization", {"surfels": "nvrtc"}, "its CUDA kernels ran"),
     ],
 )
 def test_a_drop_in_says_which_of_its_kernels_ran(
-    ran: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+    kernel: str, name: str, ran: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = types.ModuleType("simple_knn")
-    monkeypatch.setitem(sys.modules, "simple_knn", package)
-    monkeypatch.setitem(sys.modules, "simple_knn._C", knn)
-    monkeypatch.setitem(sys.modules, "simple_knn._nvrtc", types.SimpleNamespace(ran=ran))
-    monkeypatch.setattr(kernel_probe, "library_of", lambda _: None)
-    found = kernel_probe.run_check("knn", "simple_knn._C", "drop-in", "cpu")
-    assert (found["outcome"], found["detail"]) == ("met", words)
+    compiler = f"{name.partition('.')[0]}._nvrtc"
+    monkeypatch.setitem(sys.modules, compiler, types.SimpleNamespace(ran=ran))
+    monkeypatch.setattr(kernel_probe, "find_module", lambda name: name == compiler)
+    assert kernel_probe.half_that_ran(kernel, name, "cuda") == {"detail": words}
 
 
 @pytest.mark.parametrize(
@@ -231,63 +202,3 @@ def test_on_a_cpu_only_the_pytorch_half_of_a_drop_in_runs(backend: str, words: s
     )
     said = "; of simple_knn._C only their PyTorch half: no GPU ran their CUDA code"
     assert (said in rung.shown_by) is bool(words)
-
-
-MET = {"outcome": "met", "value_allowed": 1e-5, "gradient_allowed": 1e-4, "detail": ""}
-
-
-def ran(value: float = 1.0, gradient: float | None = 2.0, given: float = 3.0) -> Ran:
-    gradients = [None if gradient is None else torch.tensor([gradient, 0.0])]
-    return Ran([torch.tensor([given]), None, 0.1], torch.tensor([value, 0.5]), gradients)
-
-
-@pytest.mark.parametrize(
-    ("other", "outcome"),
-    [
-        (ran(), "met"),
-        (ran(value=1 + 0.9e-5), "met"),
-        (ran(value=1 + 1.2e-5), "failed"),
-        (ran(gradient=2 * (1 + 0.9e-4)), "met"),
-        (ran(gradient=2 * (1 + 1.2e-4)), "failed"),
-        (ran(gradient=None), "failed"),
-        (ran(value=float("nan")), "failed"),
-    ],
-)
-def test_what_differs_is_refused(tmp_path: Path, other: Ran, outcome: str) -> None:
-    file = tmp_path / "own.json"
-    keep(file, ran())
-    found = judge(file, other, MET)
-    assert found["outcome"] == outcome
-    assert found["detail"].startswith("differs from splatfix's own kernel") is (outcome == "failed")
-    json.dumps(found, allow_nan=False)
-
-
-def test_other_inputs_are_not_compared(tmp_path: Path) -> None:
-    """Nor is anything where the own kernel gave nothing."""
-    file = tmp_path / "own.json"
-    assert judge(file, ran(value=9.0), MET) == MET
-    keep(file, ran())
-    assert judge(file, ran(value=9.0, given=4.0), MET) == MET
-    found = judge(file, ran(value=2.0), {**MET, "outcome": "failed", "detail": "means2D got no gradient"})
-    assert (found["detail"], found["own_difference"]) == ("means2D got no gradient", 1.0), "its own words"
-
-
-@pytest.mark.parametrize("kernel", ["ssim", "knn", "rasterizer"])
-def test_each_kernel_is_held_against_what_the_own_one_gave(tmp_path: Path, kernel: str) -> None:
-    """An implementation within its tolerance of float64 is refused where it is not what the own kernel gave."""
-    own = tmp_path / "own.json"
-    name = f"splatfix.kernels.{kernel}"
-    assert kernel_probe.run_check(kernel, name, "ours", "cpu", own)["outcome"] == "met"
-    same = kernel_probe.run_check(kernel, name, "native", "cpu", own)
-    assert (same["outcome"], same["own_difference"]) == ("met", 0.0)
-    assert same["own_gradient_difference"] == (None if kernel == "knn" else 0.0)
-    assert "ran" not in same
-    kept = json.loads(own.read_text())
-
-    def moved(value: Any) -> Any:
-        return [moved(item) for item in value] if isinstance(value, list) else value * 1.001
-
-    own.write_text(json.dumps({**kept, "value": moved(kept["value"])}))
-    found = kernel_probe.run_check(kernel, name, "native", "cpu", own)
-    assert found["outcome"] == "failed" and "splatfix's own kernel on the same input" in found["detail"]
-    assert found["value_error"] <= found["value_allowed"], "float64 has nothing against it"

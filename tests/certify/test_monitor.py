@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.certify.monitor import HIDDEN, Meter, StartedCommand, Summary, summarize, target_of, watch
+from splatfix.certify import monitor
+from splatfix.certify.monitor import HIDDEN, Meter, Summary, watch
 from splatfix.facts import System
 from splatfix.facts.machine.nvml import GpuUse
 from splatfix.facts.machine.resources import HostUse
@@ -28,15 +29,12 @@ class Readings:
     """Answers of NVML, one moment after another; the last one stays."""
 
     def __init__(self, *moments: Sequence[GpuUse], problem: str = "") -> None:
-        self._moments, self.problem = list(moments), problem
+        self.moments, self.problem = list(moments), problem
 
     def read(self) -> tuple[GpuUse, ...]:
-        if len(self._moments) > 1:
-            return tuple(self._moments.pop(0))
-        return tuple(*self._moments)
-
-
-NO_DRIVER = Readings(problem="NVML: Driver Not Loaded")
+        if len(self.moments) > 1:
+            return tuple(self.moments.pop(0))
+        return tuple(*self.moments)
 
 
 def card(used: float, processes: dict[int, int | None], busy: int = 50) -> list[GpuUse]:
@@ -50,26 +48,28 @@ def held(*gib: float) -> list[list[GpuUse]]:
 
 def watched(work: str, folder: Path, **options: Any) -> Summary:
     """A watch of a Python program to its end."""
-    command = StartedCommand((sys.executable, "-c", work))
-    return watch(command, folder, **{"interval": 0.1, "gpus": NO_DRIVER, **options})
+    options = {"interval": 0.1, "gpus": Readings(problem="NVML: Driver Not Loaded"), **options}
+    return watch((sys.executable, "-c", work), folder, **options)
 
 
-def run(recorded: Readings, count: int) -> Meter:
+def metered(recorded: Readings, count: int) -> tuple[Meter, Summary]:
     meter = Meter(recorded, System())
     for second in range(count):
         meter.take(float(second), ME, HostUse(2 * GIB, 1.5 * second, (ME,)))
-    return meter
+    return meter, meter.summary("train.py", 0, float(count), Path(), None)
 
 
 @linux
 def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
+    """With the child that it starts, and the files of an earlier watch moved aside."""
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    work = (
-        "import time; held = bytearray(60 << 20)\nwhile time.process_time() < 0.8: pass\nraise SystemExit(7)"
-    )
+    (tmp_path / "summary.json").write_text("earlier")
+    child = "import time; held = bytearray(80 << 20); time.sleep(0.6)"
+    work = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])\n"
+    work += "import time\nwhile time.process_time() < 0.8: pass\nraise SystemExit(7)"
     summary = watched(work, tmp_path, tensorboard=True)
     assert summary.exit_code == 7 and summary.samples >= 4
-    assert summary.rss_peak_gb is not None and 60 * MIB / GIB < summary.rss_peak_gb < 1.0
+    assert summary.rss_peak_gb is not None and 80 * MIB / GIB < summary.rss_peak_gb < 1.0
     # CPU seconds, not the load: on a busy machine the command runs longer
     assert summary.cpu_percent_mean is not None and summary.cpu_percent_mean / 100 * summary.seconds > 0.3
     assert summary.vram_peak_gb is None
@@ -78,45 +78,27 @@ def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
     assert len(rows) == summary.samples
     assert {"vram_allocated_gb", "vram_reserved_gb", "vram_creep_gb", "rss_gb"} <= set(rows[0])
     assert json.loads((tmp_path / "summary.json").read_text())["exit_code"] == 7
+    assert (tmp_path / "previous" / "summary.json").read_text() == "earlier"
     events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert "memory/vram_allocated_gb" not in events.Tags()["scalars"], "it cannot be seen from outside"
-    series = events.Scalars("memory/rss_gb")
     # the last look may come when the command has just ended, and has no memory any more
     measured = [row["rss_gb"] for row in rows if row["rss_gb"] is not None]
-    assert [row.value for row in series] == pytest.approx(measured, rel=1e-6)
-
-
-@linux
-def test_earlier_series_moves_aside(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        watched(f"{name} = 1", tmp_path)
-    assert "one" in (tmp_path / "previous" / "summary.json").read_text()
-    assert "two" in (tmp_path / "summary.json").read_text()
-
-
-@linux
-def test_children_of_the_command_count(tmp_path: Path) -> None:
-    grandchild = "import time; held = bytearray(80 << 20); time.sleep(0.8)"
-    work = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-    summary = watched(work, tmp_path)
-    assert summary.rss_peak_gb is not None and summary.rss_peak_gb > 80 * MIB / GIB
+    assert [row.value for row in events.Scalars("memory/rss_gb")] == pytest.approx(measured, rel=1e-6)
 
 
 @linux
 def test_running_process(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.6)"])
-    summary = watch(target_of((str(child.pid),)), tmp_path, interval=0.1, gpus=NO_DRIVER)
+    summary = watch((str(child.pid),), tmp_path, interval=0.1)
     assert summary.exit_code is None and summary.target == f"process {child.pid}"
     assert summary.samples >= 2 and child.wait() == 0
-    for words, code in (((str(child.pid),), "no-such-process"), ((str(ME), "--out"), "options-after-number")):
-        error = refused(target_of, words)
+    for words, code in (
+        ((str(child.pid),), "no-such-process"),
+        ((str(ME), "--out"), "options-after-number"),
+        (("/no/such/trainer",), "cannot-start"),
+    ):
+        error = refused(watch, words, tmp_path)
         assert (error.code, int(error.exit_code)) == (code, 2)
-
-
-@linux
-def test_exit_code_of_a_signal_is_the_shells(tmp_path: Path) -> None:
-    work = "import os, time; time.sleep(0.2); os.kill(os.getpid(), 9)"
-    assert watched(work, tmp_path, interval=0.05).exit_code == 137
 
 
 @linux
@@ -140,22 +122,20 @@ def test_ctrl_c_goes_to_the_command(tmp_path: Path) -> None:
     assert json.loads(stdout)["command_exit_code"] == 5
 
 
-def test_peak_baseline_and_creep_on_a_shared_gpu(tmp_path: Path) -> None:
+def test_peak_baseline_and_creep_on_a_shared_gpu() -> None:
     growing = [0.0, 0.5, 2.0, 5.0, *[6.0] * 10, 6.5, 7.0, 6.8]
-    meter = run(Readings(*held(0.0, *growing)), len(growing))
-    summary = summarize("train.py", 0, 17.0, meter, tmp_path)
+    meter, summary = metered(Readings(*held(0.0, *growing)), len(growing))
     assert (summary.vram_peak_gb, summary.vram_settled_gb, summary.vram_creep_gb) == (7.0, 6.0, 1.0)
     assert summary.share_above_97_percent == 0.0 and summary.gpu_utilisation_mean == 50
     assert summary.cpu_percent_mean == 150.0 and summary.rss_peak_gb == 2.0 and summary.notes == ()
-    creep = [sample.vram_creep_gb for sample in meter.samples]
+    creep = [sample["vram_creep_gb"] for sample in meter.samples]
     assert creep[:12] == [None] * 12 and creep[-1] == pytest.approx(0.8)
 
 
-def test_a_gpu_that_fills_up_and_never_settles(tmp_path: Path) -> None:
-    meter = run(Readings(*held(0.0, 10.0, 19.0, 19.5, 19.6)), 4)
-    assert summarize("train.py", 0, 4.0, meter, tmp_path).share_above_97_percent == 0.5
-    sizes = [1.0 + 0.5 * step for step in range(14)]
-    summary = summarize("train.py", 0, 14.0, run(Readings(*held(0.0, *sizes)), 14), tmp_path)
+def test_a_gpu_that_fills_up_and_never_settles() -> None:
+    _, full = metered(Readings(*held(0.0, 10.0, 19.0, 19.5, 19.6)), 4)
+    assert full.share_above_97_percent == 0.5
+    _, summary = metered(Readings(*held(0.0, *(1.0 + 0.5 * step for step in range(14)))), 14)
     assert summary.vram_peak_gb == 7.5 and summary.vram_settled_gb is None and summary.vram_creep_gb is None
     assert len(summary.notes) == 1
 
@@ -168,34 +148,35 @@ def test_a_gpu_that_fills_up_and_never_settles(tmp_path: Path) -> None:
         pytest.param({4_194_000: 6 * GIB}, id="container: the host's numbers"),
     ],
 )
-def test_hidden_share_is_estimated_and_noted(hidden: dict[int, int | None], tmp_path: Path) -> None:
-    meter = run(Readings(card(1.0, {}), card(1.0, {}), card(7.0, hidden), card(7.5, hidden)), 3)
-    assert [sample.vram_reserved_gb for sample in meter.samples] == [0.0, 6.0, 6.5]
-    assert meter.notes == [HIDDEN]
+def test_hidden_share_is_estimated_and_noted(hidden: dict[int, int | None]) -> None:
+    moments = (card(1.0, {}), card(1.0, {}), card(7.0, hidden), card(7.5, hidden))
+    meter, summary = metered(Readings(*moments), 3)
+    assert [sample["vram_reserved_gb"] for sample in meter.samples] == [0.0, 6.0, 6.5]
+    assert summary.notes[0] == HIDDEN
 
 
 @linux
 def test_other_visible_processes_do_not_count() -> None:
-    parent = os.getppid()
-    meter = run(Readings(card(1.0, {}), card(9.0, {parent: 8 * GIB}), card(9.0, {parent: 8 * GIB})), 2)
-    assert [sample.vram_reserved_gb for sample in meter.samples] == [0.0, 0.0]
-    assert meter.notes == [] and meter.samples[-1].vram_used_share is None
+    other = card(9.0, {os.getppid(): 8 * GIB})
+    meter, summary = metered(Readings(card(1.0, {}), other, other), 2)
+    assert [sample["vram_reserved_gb"] for sample in meter.samples] == [0.0, 0.0]
+    assert summary.notes == () and meter.samples[-1]["vram_used_share"] is None
 
 
 def test_driver_that_stops_answering_is_noted() -> None:
     recorded = Readings(*held(0.0, 1.0))
     meter = Meter(recorded, System())
     meter.take(0.0, ME, None)
-    recorded._moments, recorded.problem = [], "NVML: no answer within 10 s"
-    assert meter.take(1.0, ME, None).vram_reserved_gb is None
-    assert meter.notes == ["VRAM is not measured: NVML: no answer within 10 s"]
+    recorded.moments, recorded.problem = [], "NVML: no answer within 10 s"
+    assert meter.take(1.0, ME, None)["vram_reserved_gb"] is None
+    assert list(meter.notes) == ["VRAM is not measured: NVML: no answer within 10 s"]
 
 
 @linux
 def test_the_summary_goes_beside_what_the_command_says(splatfix: Splatfix, tmp_path: Path) -> None:
     work = "import sys, time; print(sys.argv[1:]); time.sleep(0.3); sys.exit(3)"
-    watched = (sys.executable, "-c", work, "--json", "--out", "x")
-    done = splatfix("monitor", "--interval", "0.1", "--out", tmp_path, *watched)
+    words = (sys.executable, "-c", work, "--json", "--out", "x")
+    done = splatfix("monitor", "--interval", "0.1", "--out", tmp_path, *words)
     assert (done.returncode, done.stdout) == (3, "['--json', '--out', 'x']\n")
     assert "exit code 3" in done.stderr and str(tmp_path / "metrics.jsonl") in done.stderr
 
@@ -211,20 +192,23 @@ def test_wrong_options_start_nothing(splatfix: Splatfix, tmp_path: Path) -> None
 
 
 @linux
-def test_watch_that_cannot_start_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
+def test_a_watch_that_fails_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").mkdir()
-    command = StartedCommand((sys.executable, "-c", "import time; time.sleep(600)"))
+    commands: list[Any] = []
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: commands.append(start(*a, **k)) or commands[0])
     with pytest.raises(IsADirectoryError):
-        watch(command, tmp_path, gpus=NO_DRIVER)
-    assert command._process.wait(timeout=20) == -signal.SIGTERM
+        watched("import time; time.sleep(600)", tmp_path)
+    assert commands[0].wait(timeout=20) == -signal.SIGTERM
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_full_disk_ends_only_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
+    """And the exit code of a signal is the shell's."""
+    monkeypatch.setattr(monitor, "set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    summary = watched("import time; time.sleep(0.5); raise SystemExit(4)", tmp_path)
-    assert summary.exit_code == 4 and summary.samples > 1
+    summary = watched("import os, time; time.sleep(0.5); os.kill(os.getpid(), 9)", tmp_path)
+    assert summary.exit_code == 137 and summary.samples > 1
     (note,) = [note for note in summary.notes if "No space left" in note]
     assert note.startswith("the series ends at ")

@@ -93,10 +93,6 @@ class TestCertified:
         found = {item.implementation: item for item in certificate.kernels}
         for module in (name, "fused_ssim", "simple_knn._C"):
             assert (found[module].kind, found[module].outcome) == ("drop-in", Outcome.MET), found[module]
-            own = found[module].own_difference
-            assert own is not None and own < 1e-6
-            assert (found[module].own_gradient_difference is None) == (module == "simple_knn._C")
-        assert all(found[module].own_difference is None for module in ours)
         ran = certificate.scenes[0].record.implementations
         assert (ran["ssim"].name, ran["knn"].name) == ("fused_ssim", "simple_knn._C")
         assert (ran["renderer"].kind, ran["renderer"].engine) == ("inria", "torch-cpu")

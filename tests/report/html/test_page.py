@@ -59,9 +59,6 @@ def test_words_for_what_was_not_needed_and_not_compared(render: Render) -> None:
     assert '<i class="note">not needed</i>' in page and "not verified" not in page
     assert "all that a training on the CPU asks for" in page and "exists for this GPU" not in page
     assert "exists for this GPU" in render(proof=(Rung(RungName.RESOLVED, True, "it fits"),), device="cuda")
-    assert "from splatfix&#x27;s own" not in page
-    kernel = KernelCheck("ssim", "fused_ssim", Outcome.MET, 1e-8, 1e-6, own_difference=1e-9)
-    assert "from splatfix&#x27;s own" in render(kernels=(kernel,))
 
 
 def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRun) -> None:
