@@ -46,8 +46,9 @@ class LoadedFiles:
         self.folder = make_folder(folder)
         self._environment = facts.environment
         self._own = tuple(_folder(path) for path in own)
-        interpreter = facts.environment.interpreter.value
-        self._sites = tuple(_folder(site) for site in interpreter.site_packages) if interpreter else ()
+        self._sites: tuple[str, ...] = ()
+        if facts.environment.interpreter.value:
+            self._sites = tuple(map(_folder, facts.environment.interpreter.value.site_packages))
         self._files: dict[str, tuple[Distribution, RecordedFile]] = {}
         self._modules: dict[str, Distribution] = {}
         self._editable: list[str] = []

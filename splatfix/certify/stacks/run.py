@@ -130,8 +130,8 @@ class StackTrainer:
             memory = replace(memory, growth=MemoryGrowth(per_1000 * GIB, start, end))
         notes = []
         # what of a drop-in's face could not be read, and is taken for the usual
-        for item in self._subject.replacement.dropins if self._subject.rehearsed else ():
-            if item.declared and item.declared.assumed:
+        for item in self._subject.replacement.dropins:
+            if self._subject.rehearsed and item.declared and item.declared.assumed:
                 notes.append(f"{item.module}: {item.declared.assumed}")
         if self._weights:
             lost = "; ".join(self._weights)

@@ -71,7 +71,9 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     @property
     def dropin_names(self) -> tuple[str, ...]:
         """What stands in for extensions and other compiled packages."""
-        return (*self.replacement.names, *self.standins) if self.rehearsed else ()
+        if not self.rehearsed:
+            return ()
+        return (*self.replacement.names, *self.standins)
 
     @property
     def out(self) -> Path:
