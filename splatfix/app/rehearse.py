@@ -22,7 +22,6 @@ from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.checks.checkout.faces import order_of, places
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.submodules import module_of
-from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.facts import gather
@@ -61,7 +60,7 @@ class Trainer(Struct, frozen=True, kw_only=True):
     """Why it cannot be run here."""
 
 
-def dry_run(request: RehearseRequest, *, why: bool) -> Result:
+def dry_run(request: RehearseRequest, *, why: bool) -> Result[DryRun]:
     """Say what a rehearsal would run on, from text alone; nothing is run, written or imported. What the run would refuse is
     refused too.
 
@@ -110,14 +109,9 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         also_needed=tuple(dict.fromkeys(needs)),
         other_scripts=tuple(name for name in all_trainers(request.checkout) if name not in scripts),
         beside_the_point=tuple(beside),
+        would_run=None if exit_code == Exit.UNDETERMINED and error is None else exit_code == Exit.OK,
     )
-    return Result(
-        "certify dry-run",
-        lambda: to_json(result),
-        lambda console: report.show(console, result, exit_code, why=why, is_refused=problem is not None),
-        exit_code,
-        error,
-    )
+    return Result("certify dry-run", result, exit_code, error, verbose=why)
 
 
 def _served(replacement: Replacement, checkout: Checkout) -> tuple[ServedModule, ...]:

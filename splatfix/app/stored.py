@@ -17,7 +17,7 @@ from splatfix.core.errors import Rejected
 from splatfix.core.reading import read_bytes
 from splatfix.model import Facts
 from splatfix.model.option import Options
-from splatfix.report.documents import SCHEMA_VERSION
+from splatfix.report.forms import SCHEMA_VERSION
 
 NAME = "certificate.json"
 
@@ -26,35 +26,13 @@ class Stored(Struct, frozen=True):
     """A certificate.json."""
 
     path: Path
-    content: bytes
+    sha256: str
     document: Mapping[str, Any]
-    """As it was written, without the facts of the machine: they are the largest part, and few ask for them."""
+    """As it was written, without the facts of the machine where they were not asked for."""
     certificate: Certificate
     options: Options | None
-
-    @property
-    def whole(self) -> dict[str, Any]:
-        """The document with the facts.
-
-        Raises:
-            SplatfixError: ``not-a-certificate`` (exit code 2) when they have a number that no computer can hold.
-        """
-        try:
-            return dict(parse_json(self.content.decode("utf-8-sig")))
-        except ValueError as error:
-            raise _changed(self.path, self.document, error).error() from error
-
-    @property
-    def facts(self) -> Facts:
-        """Those of the machine; else ``not-a-certificate``, as :attr:`whole`."""
-        try:
-            return from_json(Facts, self.whole.get("facts"))
-        except ValueError as error:
-            raise _changed(self.path, self.document, error).error() from error
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+    facts: Facts | None
+    """None where they were not asked for: they are the largest part."""
 
     @property
     def python(self) -> str | None:
@@ -65,7 +43,7 @@ class Stored(Struct, frozen=True):
         return argv[argv.index("--python") + 1]
 
 
-def read_stored(path: Path) -> Stored | Rejected:
+def read_stored(path: Path, *, with_facts: bool = False) -> Stored | Rejected:
     """Read a certificate.json, or the one in a report folder; rejected with exit code 2."""
     file = path / NAME if path.is_dir() else path
     if file != path and not os.path.lexists(file):
@@ -76,7 +54,7 @@ def read_stored(path: Path) -> Stored | Rejected:
         return Rejected.of("app.unreadable-certificate", path=file, reason=reason)
     try:
         members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        texts = {name: bytes(raw).decode() for name, raw in members.items() if name != "facts"}
+        texts = {name: bytes(raw).decode() for name, raw in members.items() if with_facts or name != "facts"}
         document = {name: parse_json(text) for name, text in texts.items()}
     except (ValueError, RecursionError):  # damaged, which this says, or with names that are no UTF-8
         try:
@@ -98,6 +76,7 @@ def read_stored(path: Path) -> Stored | Rejected:
         parts = {name: document[name] for name in Certificate.__struct_fields__ if name in document}
         certificate = from_json(Certificate, parts)
         options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
+        facts = from_json(Facts, document.get("facts")) if with_facts else None
         datetime.fromisoformat(certificate.issued)
         folder = os.path.realpath(file.parent)
         for scene in certificate.scenes:
@@ -108,11 +87,5 @@ def read_stored(path: Path) -> Stored | Rejected:
         if options and options.advice and options.advice.option not in (None, *options.available):
             raise ValueError("options.advice is none of the options")
     except ValueError as error:
-        return _changed(file, document, error)
-    return Stored(file, content, document, certificate, options)
-
-
-def _changed(file: Path, document: Mapping[str, Any], error: ValueError) -> Rejected:
-    return Rejected.of(
-        "app.changed-certificate", file=file, version=document["splatfix_version"], error=error
-    )
+        return Rejected.of("app.changed-certificate", file=file, version=by, error=error)
+    return Stored(file, hashlib.sha256(content).hexdigest(), document, certificate, options, facts)

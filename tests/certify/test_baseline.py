@@ -14,7 +14,7 @@ from splatfix.certify.model import Comparison, SceneComparison
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge.published import methods
 from splatfix.model import Facts
-from splatfix.report.results import SPREAD
+from splatfix.report.view import SPREAD
 from tests.certify.conftest import RESULT, RecordedTrainer, failed_criteria, place_of, result, subject
 from tests.conftest import ROOT
 from tests.tables import data
