@@ -238,8 +238,9 @@ def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
     """
     options, best = ranking.options, ranking.best
     plan, problem, exit_code = None, None, Exit.OK
+    steps: tuple[Step, ...] = ()
     if isinstance(best, Plan):
-        plan = best
+        plan, steps = best, (install_step(best),)
     elif best:
         problem, exit_code = best.error(), best.exit_code
     elif not options.available:
@@ -258,7 +259,7 @@ def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
         plan=plan,
         options=options,
         inquiries=tuple(inquiries),
-        next_steps=(install_step(plan),) if plan else (),
+        next_steps=steps,
     )
     return Planned("install", document, exit_code, problem)
 

@@ -49,13 +49,15 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
     """
     stored = require(read_stored(path, with_facts=True))
-    facts, page = stored.facts, stored.path.with_suffix(".html")
+    facts, page = stored.facts, str(stored.path.with_suffix(".html"))
+    if not Path(page).is_file():
+        page = ""
     assert facts is not None  # they were asked for
     document = StoredDocument(
         certificate=stored.certificate,
         facts=facts,
         folder=str(stored.path.parent),
-        page=str(page) if page.is_file() else "",
+        page=page,
         sha256=stored.sha256,
         options=stored.options,
         matrix=binary_matrix(make_context(facts)),

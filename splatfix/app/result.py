@@ -48,7 +48,10 @@ class Result(Struct, Generic[T], frozen=True):
         """Write the text for people."""
         write = writer_of(self.content, "text")
         assert write is not None, "every document has a text"
-        write(console, self.content, **({"verbose": True} if self.verbose else {}))
+        if self.verbose:
+            write(console, self.content, verbose=True)
+        else:  # most commands have no -v
+            write(console, self.content)
 
     def form(self, name: str) -> str:
         """Return it as ``markdown``, ``html`` or ``github``."""

@@ -50,7 +50,7 @@ def revert(
 
 def revert_step(entry: str, python: str, text: str) -> Step:
     """Return the command that undoes a journal entry: its number is enough, the id's date and name are for people."""
-    which = entry if entry.startswith("--") else entry.partition("-")[0]
+    which = entry.partition("-")[0] or entry  # or --all
     return run("splatfix", "revert", which, "--python", python, text=text)
 
 
