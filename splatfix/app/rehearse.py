@@ -20,7 +20,6 @@ from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.checks.checkout.faces import order_of, places
 from splatfix.context import Goal, make_context
 from splatfix.context.submodules import module_of
-from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.core.source_pattern import NamePattern
@@ -205,7 +204,7 @@ def _exit_code_of(refused: Sequence[Native]) -> Exit:
     return Exit.FAILURE
 
 
-def dry_run(request: RehearseRequest, *, why: bool) -> Result:
+def dry_run(request: RehearseRequest, *, why: bool) -> Result[DryRun]:
     """Say what a rehearsal would run on, from text alone; nothing is run, written or imported. What the run would refuse is
     refused too.
 
@@ -250,14 +249,9 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         beside_the_point=tuple(
             BesideThePoint(name, report.WITHOUT[name]) for name in missing if name in report.WITHOUT
         ),
+        would_run=None if exit_code == Exit.UNDETERMINED and error is None else exit_code == Exit.OK,
     )
-    return Result(
-        "certify dry-run",
-        lambda: to_json(result),
-        lambda console: report.show(console, result, exit_code, why=why, is_refused=problem is not None),
-        exit_code,
-        error,
-    )
+    return Result("certify dry-run", result, exit_code, error, verbose=why)
 
 
 def _served(replacement: Replacement, checkout: Checkout) -> tuple[ServedModule, ...]:

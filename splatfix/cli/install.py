@@ -118,7 +118,7 @@ def revert(
     conflicts.refuse(context)
     if listing:
         finish(use_case.show_journal(python), as_json)
-    reverted = use_case.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json)
+    reverted = use_case.revert(python, entry, everything=everything, dry_run=dry_run)
     finish(reverted, as_json)
 
 

@@ -41,7 +41,7 @@ def examples(command: str) -> str:
     return "\n\n".join(f"Example: {line}" for line in _declared()["examples"][command])
 
 
-def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> Callable[[str], list[str]]:
+def names_of(result: Callable[[], Any], rows: str, column: str = "name") -> Callable[[str], list[str]]:
     """What a shell completes: names that a listing shows, the last one behind a comma too.
 
     Args:
@@ -51,9 +51,8 @@ def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> C
 
     def complete(incomplete: str) -> list[str]:
         before, comma, begun = incomplete.rpartition(",")
-        return [
-            f"{before}{comma}{row[column]}" for row in result().data()[rows] if row[column].startswith(begun)
-        ]
+        names = [row[column] for row in result().document()[rows]]
+        return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
 
     return complete
 
@@ -65,7 +64,7 @@ Verbose = Annotated[bool, option("shared.verbose")]
 Format = Annotated[Literal["text", "markdown", "github"], option("shared.format")]
 
 
-def finish(result: Result, as_json: bool, form: str = "") -> NoReturn:
+def finish(result: Result[Any], as_json: bool, form: str = "text") -> NoReturn:
     """Show the result of a use case, and end the command with its exit code."""
     raise typer.Exit(deliver(result, as_json=as_json, form=form))
 

@@ -27,13 +27,11 @@ from splatfix.certify import (
 )
 from splatfix.certify.run_levels import diagnosed, left_open
 from splatfix.certify.scenes import NO_SCENES
-from splatfix.context.model import BinaryMatrix
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
 from splatfix.model import Facts, Finding, Status
-from splatfix.report.certificate import show
-from splatfix.report.html import certificate_page
-from splatfix.report.markdown import markdown
+from splatfix.report.certificate import CertificateDocument, markdown, show
+from splatfix.report.html.certificate import certificate_page
 from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
 from tests.certify.test_scenes import lay_out
 from tests.plan.machines import refused
@@ -212,19 +210,21 @@ def test_every_form_without_a_scene(
     assert passed.verdict is Verdict.CERTIFIED and passed.scenes == ()
     assert (levels[RungName.COMPUTES], levels[RungName.TRAINS]) == (True if level == 2 else None, None)
     text = io.StringIO()
-    show(Console(file=text, width=200), passed, tmp_path)
-    page = certificate_page(passed, known, tmp_path, None, BinaryMatrix((), ()))
+    document = CertificateDocument(certificate=passed, facts=known, folder=str(tmp_path))
+    show(Console(file=text, width=200), document)
+    page, report = certificate_page(document), markdown(document)
     assert 'id="diagnosis"' in page and 'id="scenes"' not in page
-    for said in (text.getvalue(), markdown(passed), page):
+    for said in (text.getvalue(), report, page):
         assert title in said and "certified" not in said.lower()
-    assert "## Diagnosis" in markdown(passed) and ("## Kernels" in markdown(passed)) is (level == 2)
+    assert "## Diagnosis" in report and ("## Kernels" in report) is (level == 2)
     found.extend((WARNING, BROKEN))
     certificate = at(level)
-    assert "# splatfix certificate: NOT CERTIFIED\n" in markdown(certificate)
+    report = markdown(replace(document, certificate=certificate))
+    assert "# splatfix certificate: NOT CERTIFIED\n" in report
     of_code = level - 1  # the recorded kernels tell nothing of what they loaded
     outcomes = [item.outcome for item in certificate.diagnosis]
     assert (len(outcomes), outcomes.count(Outcome.FAILED), outcomes.count(Outcome.MET)) == (3 + of_code, 1, 1)
-    assert "numpy2-abi-mismatch" in markdown(certificate)
+    assert "numpy2-abi-mismatch" in report
 
 
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:

@@ -67,7 +67,7 @@ def certified(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("splatfix.app.rehearse.gpu_obstacle", lambda *_: None)
         subject, known = stack_subject(replace(request, python=sys.executable, device=device), folder)
-    return run_and_report(subject, known, progress)[0]
+    return run_and_report(subject, known, progress).certificate
 
 
 def edit(path: Path, old: str, new: str) -> None:
