@@ -123,7 +123,7 @@ def test_what_a_setup_py_would_do(
     assert all("\n" not in line for line in asked.lines)
 
 
-def test_what_contradicts_the_plan_is_refused_before_it_is_compiled(
+def test_a_contradiction_stops_the_build(
     environment: Environment, tmp_path: Path, fresh_wheels: None
 ) -> None:
     gone = "import glob\nprint('not there:', glob.glob('*'))\n"

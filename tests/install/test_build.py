@@ -127,9 +127,7 @@ def test_one_failed_build_stops_the_other(environment: Environment, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_every_build(
-    environment: Environment, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_interrupt_ends_every_build(environment: Environment, tmp_path: Path, number: signal.Signals) -> None:
     started = tmp_path / "started"
     started.mkdir()
     # only a real build comes to it: who asks setup.py runs no command
@@ -279,9 +277,7 @@ def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path:
 
 
 @pytest.mark.parametrize("extra", ["", "this is no C"])
-def test_what_a_build_leaves_in_the_environment_is_moved_out(
-    environment: Environment, tmp_path: Path, extra: str
-) -> None:
+def test_leftovers_of_a_build_are_moved_out(environment: Environment, tmp_path: Path, extra: str) -> None:
     """And what somebody else's pip brings meanwhile stays."""
     other = write_wheel(tmp_path, "other", "1.0", {"other/__init__.py": b""}, "")
     source = write_extension(tmp_path / "source", before=LEAVES, extra=extra)

@@ -60,9 +60,7 @@ def test_install_and_revert_as_typed(tmp_path: Path, splatfix: Splatfix) -> None
     assert "tiny_probe 1.0 removed" in splatfix(*words[1:]).stdout
 
 
-def test_typed_inside_a_checkout_it_installs_every_extension(
-    environment: Environment, tmp_path: Path, splatfix: Splatfix
-) -> None:
+def test_all_extensions_of_a_checkout(environment: Environment, tmp_path: Path, splatfix: Splatfix) -> None:
     checkout = tmp_path / "mine"
     write_extension(checkout / "submodules" / "second", name="second_probe", answer=2)
     write_extension(checkout / "submodules" / "first", name="first_probe", answer=1)
@@ -77,9 +75,7 @@ def test_typed_inside_a_checkout_it_installs_every_extension(
 
 
 @pytest.mark.parametrize("case", data(__file__)["refused"], ids=lambda case: " ".join(case["typed"])[:40])
-def test_bad_input(
-    environment: Environment, tmp_path: Path, splatfix: Splatfix, case: dict[str, Any]
-) -> None:
+def test_refused(environment: Environment, tmp_path: Path, splatfix: Splatfix, case: dict[str, Any]) -> None:
     places = {name: tmp_path / name for name in ("empty", "broken", "source", "twin")}
     places |= {
         "file": tmp_path / "file.txt",
@@ -124,7 +120,7 @@ def test_typed_where_there_is_nothing(
 
 
 @pytest.mark.parametrize("clone", [True, False])
-def test_typed_in_some_project_it_installs_nothing(
+def test_no_source_in_a_project(
     clone: bool, environment: Environment, tmp_path: Path, splatfix: Splatfix
 ) -> None:
     project = write_extension(tmp_path / "project")
@@ -151,9 +147,7 @@ def test_a_read_only_environment_is_refused_before_the_build(
     assert not environment.state_folder.exists()
 
 
-def test_options_stand_beside_empty_submodules(
-    environment: Environment, tmp_path: Path, document: Document
-) -> None:
+def test_options_with_empty_submodules(environment: Environment, tmp_path: Path, document: Document) -> None:
     folder = with_submodules(tmp_path / "stack", "submodules/simple-knn")
     words = ("install", folder, "--python", environment.python, "-t", "sm_120")
     assert document(*words, "--dry-run")["exit_code"] == 1, "without --why there is no plan to show"

@@ -135,9 +135,7 @@ def listed(target: Environment, row: str) -> None:
 
 
 @pytest.mark.parametrize("row", ["myfolder", "../../../.splatfix/journal/mine.json"])
-def test_what_pip_would_remove_and_nobody_could_restore_stops_it(
-    stages: Stages, tmp_path: Path, row: str
-) -> None:
+def test_what_cannot_be_backed_up_stops_it(stages: Stages, tmp_path: Path, row: str) -> None:
     environment = stages.at("one")
     put(environment.purelib, {"myfolder/work.py": "mine = True\n"})
     listed(environment, row)
@@ -159,9 +157,7 @@ def test_files_outside_that_a_record_lists_are_left_alone(stages: Stages, tmp_pa
     assert any(str(outside) in note for item in undone.items for note in item.notes)
 
 
-def test_nothing_is_written_through_a_link_out_of_the_environment(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_links_out_of_the_environment_are_refused(environment: Environment, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (environment.purelib / "tiny_probe").symlink_to(theirs)
@@ -204,9 +200,7 @@ def test_a_stash_of_a_later_pip_is_kept(stages: Stages, tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("mode", [0o700, pytest.param(0o755, marks=pytest.mark.slow)])
-def test_nothing_is_open_to_more_people_than_the_environment(
-    environment: Environment, tmp_path: Path, mode: int
-) -> None:
+def test_modes_are_those_of_the_environment(environment: Environment, tmp_path: Path, mode: int) -> None:
     environment.prefix.chmod(mode)
     before = os.umask(0)
     try:

@@ -54,9 +54,7 @@ def installed(environment: Environment, source: Path) -> InstallOutcome:
     return install(environment, source, with_dependencies=True)
 
 
-def test_it_is_installed_with_it_and_reverted_with_it(
-    environment: Environment, needing: Path, offered: Path
-) -> None:
+def test_installed_and_reverted_together(environment: Environment, needing: Path, offered: Path) -> None:
     offer(offered, "dacite", needs="deeper>=1")
     offer(offered, "deeper", "1.5")
     before = snapshot(environment)
@@ -76,9 +74,7 @@ PINNED = [(row["pin"], set(row["versions"]), row["told"]) for row in data(__file
 
 
 @pytest.mark.parametrize("imported", ["", "plyfile"])
-def test_the_pins_of_a_checkout_are_followed(
-    environment: Environment, needing: Path, offered: Path, imported: str
-) -> None:
+def test_pins_are_followed(environment: Environment, needing: Path, offered: Path, imported: str) -> None:
     """Of what it imports, and of what only that needs."""
     modules = {pin: re.split(r"\W", pin)[0] for pin, _, _ in PINNED}
     for name in modules.values():
@@ -94,9 +90,7 @@ def test_the_pins_of_a_checkout_are_followed(
         assert told in about and ("fits here" in about) is bool(told)
 
 
-def test_what_is_there_and_broken_is_seen_before_the_build(
-    environment: Environment, needing: Path, offered: Path
-) -> None:
+def test_a_broken_import_stops_the_build(environment: Environment, needing: Path, offered: Path) -> None:
     """kaolin-wisp imports attrdict, which no Python since 3.10 imports: known after 16 minutes of compiling."""
     offer(offered, "dacite", text="from collections import Mapping\n")
     wheel = next(offered.glob("dacite-*.whl"))
@@ -118,9 +112,7 @@ def test_nothing_that_is_installed_changes(environment: Environment, needing: Pa
     assert snapshot(environment) == before
 
 
-def test_what_only_scripts_import_stops_nothing(
-    environment: Environment, needing: Path, offered: Path
-) -> None:
+def test_imports_of_scripts_are_optional(environment: Environment, needing: Path, offered: Path) -> None:
     """mmcv has no wheel for a new Python, and its sdist needs an old setuptools: SpacetimeGaussians' scripts import it.
     cv2 wants a libGL that a server lacks. The extension needs neither."""
     optional = "try:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
@@ -140,7 +132,7 @@ def test_what_only_scripts_import_stops_nothing(
 
 
 @pytest.mark.slow
-def test_what_is_declared_and_not_imported_stops_nothing(
+def test_declared_and_not_imported_is_optional(
     environment: Environment, tmp_path: Path, offered: Path
 ) -> None:
     """MASt3R-SLAM pins torchcodec==0.1 for reading videos, and lietorch, which pip would build without torch."""
@@ -209,9 +201,7 @@ def importing(source: Path, module: str, instead_of: str = "dacite") -> None:
     package.write_text(package.read_text().replace(f"import {instead_of}", f"import {module}"))
 
 
-def test_a_compiled_import_has_to_be_built_first(
-    environment: Environment, needing: Path, tmp_path: Path
-) -> None:
+def test_a_compiled_import_is_built_first(environment: Environment, needing: Path, tmp_path: Path) -> None:
     importing(needing, "torch_scatter")
     for options in ({}, {"with_dependencies": True}):
         error = refused(planned, environment, needing, **options)

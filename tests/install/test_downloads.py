@@ -98,7 +98,7 @@ def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     assert runner.calls == 3, "it was made twice"
 
 
-def test_pip_refuses_another_wheel_than_the_known(
+def test_the_known_hash_is_held(
     step: ProvideToolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real pip, and a cuda-toolkit 13.0.2 whose bytes are not those of the table."""

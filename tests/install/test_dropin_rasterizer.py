@@ -129,9 +129,7 @@ def drawn(package: ModuleType, inputs: dict[str, Any], **options: Any) -> Any:
 
 
 @of("v1", "dr_aa", "mip")
-def test_upstream_gradients_are_asked_for_by_a_variable(
-    drop_in: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_upstream_gradients_by_a_variable(drop_in: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     images, gradients = [], []
     for value in ("", "1"):
         monkeypatch.setenv("SPLATFIX_UPSTREAM_GRADIENTS", value)

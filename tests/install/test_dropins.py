@@ -104,9 +104,7 @@ def put_gsplat(target: Environment, version: str, folder: Path, backend: str = B
     ).ok
 
 
-def test_it_is_the_compiled_module_of_each_release_and_of_no_other(
-    tmp_path: Path, splatfix: Splatfix, document: Document
-) -> None:
+def test_gsplat_and_its_releases(tmp_path: Path, splatfix: Splatfix, document: Document) -> None:
     target = make_environment(tmp_path / "env", torch=True)
     put_gsplat(target, "1.5.3", tmp_path)
     before = snapshot(target)
@@ -135,9 +133,7 @@ def test_it_is_the_compiled_module_of_each_release_and_of_no_other(
     assert snapshot(target) == before
 
 
-def test_a_compiled_module_that_comes_later_is_the_one_that_is_imported(
-    tmp_path: Path, splatfix: Splatfix, document: Document
-) -> None:
+def test_a_compiled_gsplat_comes_first(tmp_path: Path, splatfix: Splatfix, document: Document) -> None:
     target = make_environment(tmp_path / "env", torch=True)
     put_gsplat(target, "1.5.3", tmp_path)
     install = ("install", "gsplat", "--backend", "pure", "--python", target.python)

@@ -80,9 +80,7 @@ def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Environmen
     assert str(source) in [item.source for item in undone.items]
 
 
-def test_a_failed_installation_leaves_the_checkout_as_it_was(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_a_failed_installation_leaves_no_edit(environment: Environment, tmp_path: Path) -> None:
     def pip_fails(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
         if "--force-reinstall" in argv:
             return Completed(tuple(argv), 1, "ERROR: no\n", "", 0.0)
@@ -128,7 +126,7 @@ def test_a_checkout_that_cannot_be_edited_is_refused_before_the_build(
 
 
 @pytest.mark.parametrize(("rule", "moved"), [("cstdint", True), ("type-is-cuda", False)])
-def test_an_error_below_an_edit_says_how_lines_are_counted(
+def test_lines_of_an_error_below_an_edit(
     environment: Environment, tmp_path: Path, rule: str, moved: bool
 ) -> None:
     extra = "typedef unsigned uint8_t_; /* x.type().is_cuda() uint8_t */\nint half = ;"
@@ -143,9 +141,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
 TEXTS: dict[str, str] = data(__file__)["texts"]
 
 
-def test_an_installed_nerfstudio_is_edited_where_it_lies_and_taken_back(
-    tmp_path: Path, splatfix: Splatfix
-) -> None:
+def test_an_installed_nerfstudio_is_edited_and_restored(tmp_path: Path, splatfix: Splatfix) -> None:
     pytest.importorskip("torch")
     target = make_environment(tmp_path / "env", torch=True)
     record = breakage("nerfstudio-torch-load").installed

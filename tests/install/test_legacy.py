@@ -66,9 +66,7 @@ MAKERS: dict[str, Callable[[Environment, Path, str], None]] = {
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 @pytest.mark.parametrize(("file", "content"), data(__file__)["unreadable"])
-def test_what_cannot_be_read_is_not_replaced(
-    environment: Environment, file: str, content: str | None
-) -> None:
+def test_the_unreadable_is_not_replaced(environment: Environment, file: str, content: str | None) -> None:
     path = environment.purelib / file
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path) if content is None else path.write_text(content.replace("...", "x" * 200_000), "latin-1")

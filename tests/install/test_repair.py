@@ -36,9 +36,7 @@ def altered(environment: Environment) -> Path:
 
 
 @pytest.mark.usefixtures("wheel")
-def test_it_is_put_back_and_that_is_undone(
-    environment: Environment, splatfix: Splatfix, document: Document
-) -> None:
+def test_repair_and_revert(environment: Environment, splatfix: Splatfix, document: Document) -> None:
     assert pip(environment, "install", "tiny==1.0").ok
     path = altered(environment)
     python = ("--python", environment.python)
@@ -57,9 +55,7 @@ def test_it_is_put_back_and_that_is_undone(
     assert snapshot(environment) == before, "with the edit"
 
 
-def test_what_cannot_be_had_changes_nothing(
-    environment: Environment, wheel: Path, splatfix: Splatfix
-) -> None:
+def test_without_a_wheel_nothing_changes(environment: Environment, wheel: Path, splatfix: Splatfix) -> None:
     assert pip(environment, "install", "tiny==1.0").ok
     altered(environment)
     wheel.unlink()
@@ -77,9 +73,7 @@ def test_what_cannot_be_had_changes_nothing(
     assert problem.todo[0].command.argv[0] == "conda"
 
 
-def test_a_wheel_that_was_given_by_its_path_is_taken_from_there(
-    environment: Environment, wheel: Path
-) -> None:
+def test_a_wheel_given_by_its_path_is_taken_again(environment: Environment, wheel: Path) -> None:
     assert pip(environment, "install", str(wheel)).ok
     fetch = plan_repair("tiny", gather(environment.python)).steps[0]
     assert isinstance(fetch, FetchWheel) and fetch.requirement == f"tiny @ {wheel.as_uri()}"

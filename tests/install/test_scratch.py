@@ -80,9 +80,7 @@ def test_secrets_are_in_no_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["search-results", "my files"])
-def test_a_path_that_torch_misreads_is_not_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
-) -> None:
+def test_a_path_torch_misreads_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
     """``arch`` turns its architecture flags off; and it calls the compiler as it stands in CXX, whose script lies in there."""
     folder = tmp_path / bad
     folder.mkdir()
@@ -99,9 +97,7 @@ def test_a_path_that_torch_misreads_is_not_chosen(
             assert scratch.root.parent == folder.resolve(), "where there is no other, it serves"
 
 
-def test_a_full_disk_and_a_folder_that_cannot_be_listed_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disks_and_closed_folders_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = put(tmp_path / "source", {"setup.py": ""})
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copy2", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))

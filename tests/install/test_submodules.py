@@ -112,9 +112,7 @@ def test_it_is_all_or_nothing(stack: Path, server: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "ends"), [("init", SplatfixError), ("remote", SplatfixError), ("checkout", KeyboardInterrupt)]
 )
-def test_a_failure_or_interrupt_leaves_what_was_there(
-    stack: Path, word: str, ends: type[BaseException]
-) -> None:
+def test_failures_leave_what_was_there(stack: Path, word: str, ends: type[BaseException]) -> None:
     """The checkout's own git too, which git would take where it has no repository of its own."""
 
     def fails(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
@@ -133,9 +131,7 @@ def test_a_failure_or_interrupt_leaves_what_was_there(
     assert contents(stack) == before and not list(stack.glob(".splatfix*"))
 
 
-def test_a_folder_that_cannot_be_moved_in_undoes_the_others(
-    stack: Path, server: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_move_undoes_the_others(stack: Path, server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (stack / ".gitmodules").open("a").write(f'[submodule "z"]\npath = submodules/z\nurl = {SERVER}glm\n')
     real: Callable[..., Path] = Path.rename
 
@@ -172,7 +168,7 @@ def test_no_place_outside_the_checkout(tmp_path: Path, path: str) -> None:
         _target_folder(tmp_path / "checkout", path)
 
 
-def test_no_hook_and_no_prompt(
+def test_no_hooks_no_prompts(
     stack: Path, server: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hooks = tmp_path / "hooks"

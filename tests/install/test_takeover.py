@@ -37,9 +37,7 @@ def wheel(folder: Path, target: Environment, files: dict[str, bytes]) -> WheelFi
 
 
 @pytest.mark.parametrize(("member", "content"), data(__file__)["refused"])
-def test_what_is_not_its_own_is_refused(
-    shared: Environment, tmp_path: Path, member: str, content: str
-) -> None:
+def test_files_of_others_are_refused(shared: Environment, tmp_path: Path, member: str, content: str) -> None:
     evil = wheel(tmp_path, shared, {"evil.py": b"", member: content.encode()})
     assert refused(refuse_takeover, shared, [evil]).code == "takes-over"
 

@@ -45,9 +45,7 @@ def test_what_others_can_write_is_not(folder: Path, name: str, mode: int) -> Non
 
 @EACH
 @pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_another_owner_is_not_trusted_but_root(
-    folder: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_owners_than_root(folder: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.chmod(mode)
     if os.getuid() != 0:
         monkeypatch.setattr(os, "getuid", lambda: 12345)

@@ -111,7 +111,7 @@ if not torch.cuda.is_available():
 
 
 @pytest.mark.parametrize("gpus", [(), (Gpu(0, "RTX 5090"),)])
-def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
+def test_an_import_that_asks_for_a_gpu(
     environment: Environment, tmp_path: Path, gpus: tuple[Gpu, ...]
 ) -> None:
     source = write_extension(tmp_path / "source", module=GUARDED)

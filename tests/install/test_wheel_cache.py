@@ -51,9 +51,7 @@ def link_the_wheel(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [lambda folder: folder.chmod(0o777), open_file, link_the_wheel])
-def test_what_somebody_else_may_have_put_there_is_not_used(
-    tmp_path: Path, spoil: Callable[[Path], None]
-) -> None:
+def test_what_others_can_write_is_not_used(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     """A digest in the cache vouches for nothing: who writes the wheel writes its digest too."""
     cache = WheelCache(tmp_path / "cache")
     keep(cache, tmp_path)
@@ -103,9 +101,7 @@ def test_the_key_is_of_every_byte_and_every_version(tmp_path: Path) -> None:
     assert wheel_key(source, {"torch": "2.11", "arch": "12.0"}) not in (base, changed)
 
 
-def test_a_cache_that_cannot_be_cleared_does_not_say_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_clear_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = WheelCache(tmp_path / "cache")
     keep(cache, tmp_path)
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as on a read-only disk
@@ -113,9 +109,7 @@ def test_a_cache_that_cannot_be_cleared_does_not_say_it_was(
     assert error.code == "cache-not-cleared" and "1 of 1" in error.what
 
 
-def test_a_wheel_cleared_by_another_in_this_moment_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_cleared_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = WheelCache(tmp_path / "cache")
     keep(cache, tmp_path)
     real = Path.read_bytes

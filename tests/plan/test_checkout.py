@@ -135,9 +135,7 @@ def misuse(folder: Path | str) -> SplatfixError:
     return refusal
 
 
-def test_a_folder_of_checkouts_is_none_and_they_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     taming(tmp_path / "taming")
     cuda_source(tmp_path / "clones" / "simple-knn", "simple_knn")

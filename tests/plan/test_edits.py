@@ -178,9 +178,7 @@ def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("arch", "text", "stops"), TABLES["stopped"])
-def test_what_no_edit_cures_stops_before_anything_is_built(
-    tmp_path: Path, arch: tuple[int, ...], text: str, stops: bool
-) -> None:
+def test_refused_by_rule(tmp_path: Path, arch: tuple[int, ...], text: str, stops: bool) -> None:
     source = read_source(put(cuda_source(tmp_path), {"add.cu": text}))
     conditions = on((12, 6), (2, 6), arch=arch)
     if not stops:
@@ -192,9 +190,7 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
 
 
 @pytest.mark.parametrize(("header", "code", "cuda", "cured"), TABLES["kernel_templates"])
-def test_kernel_templates_of_another_file(
-    tmp_path: Path, header: str, code: str, cuda: tuple[int, int], cured: bool
-) -> None:
+def test_kernel_templates(tmp_path: Path, header: str, code: str, cuda: tuple[int, int], cured: bool) -> None:
     source = read_source(put(cuda_source(tmp_path), {"fill.cuh": header, "fill.cu": code}))
     records = cures_of(source, on(cuda)).by_variables
     assert [record.key for record in records] == ["template-stubs"] * cured

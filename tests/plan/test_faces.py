@@ -191,9 +191,7 @@ DIFF_GAUSS = "https://github.com/slothfulxtx/diff-gaussian-rasterization.git"
 
 
 @pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
-def test_normals_that_an_address_tells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: bool
-) -> None:
+def test_normals_known_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: bool) -> None:
     """Of length 1; the same names under another address are refused by name."""
     torch = pytest.importorskip("torch")
     results = ("image", "depth", "norm", "alpha", "radii", "extra")

@@ -69,9 +69,7 @@ OLD_TORCH = machine(torch=replace(TORCH, version="1.13.0+cu110", cuda="11.0"))
         (BARE, "diff_gaussian_rasterization@gof", "sm_120", "nothing-replaces-it", "no drop-in", "nvrtc"),
     ],
 )  # fmt: skip
-def test_one_clear_error_and_the_next_best_backend(
-    facts: Facts, source: str, target: str, code: str, words: str, best: str
-) -> None:
+def test_refusals(facts: Facts, source: str, target: str, code: str, words: str, best: str) -> None:
     found, what, named = refusal(facts, source, backend="nvrtc", targets=(target,))
     assert found == code and words in what
     assert named == best
@@ -92,9 +90,7 @@ def test_a_target_that_nvrtc_does_not_know_yet_gets_ptx() -> None:
         (CPU, "pure", ["native build", "CUDA kernels by NVRTC"]),
     ],
 )
-def test_auto_ranks_native_nvrtc_and_pytorch(
-    tmp_path: Path, facts: Facts, backend: str, passed_over: list[str]
-) -> None:
+def test_what_auto_takes(tmp_path: Path, facts: Facts, backend: str, passed_over: list[str]) -> None:
     """Each that is passed over is named with its reason."""
     source = str(cuda_source(tmp_path, "simple_knn"))
     made = make_plan(request_for((source,), ("sm_120",), backend="auto"), facts)

@@ -172,7 +172,7 @@ PIP = {"pip": "25"}
         ("ptx-unavailable", "--dry-run --why --python /env/bin/python --target sm_120", {"toolkits": ()}, {"ptx": True}),
     ],
 )  # fmt: skip
-def test_what_stands_in_the_way(
+def test_refused_plans(
     tmp_path: Path, code: str, words: str, given: dict[str, Any], asked: dict[str, Any]
 ) -> None:
     error = refused(code, cuda_source(tmp_path), machine(**given), **asked)

@@ -84,9 +84,7 @@ def with_docker(facts: Facts) -> Facts:
         (with_docker(healthy()), {"lanes": LANES[:1]}, OptionKind.CONTAINER, "no lane with a GPU"),
     ],
 )  # fmt: skip
-def test_what_is_not_available_and_why(
-    facts: Facts, more: dict[str, Any], kind: OptionKind, reason: str
-) -> None:
+def test_why_not_available(facts: Facts, more: dict[str, Any], kind: OptionKind, reason: str) -> None:
     assert reason in why_not(find_options(Goal(), facts, **more), kind)
 
 

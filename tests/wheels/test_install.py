@@ -122,9 +122,7 @@ def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path, na
 
 
 @pytest.mark.parametrize("digests", ["sha512", "md5"])
-def test_a_wheel_that_is_another_than_its_index_says_is_not_taken(
-    served: Path, tmp_path: Path, digests: str
-) -> None:
+def test_a_digest_is_held(served: Path, tmp_path: Path, digests: str) -> None:
     facts = facts_of(make_environment(tmp_path / "env"), tmp_path)
     (wheel,) = served.glob("*.whl")
     write_wheel(tmp_path / "index", wheel.name, "90", symbols=())
@@ -170,9 +168,7 @@ def test_a_found_wheel_ranks_before_a_build(tmp_path: Path) -> None:
     assert "no wheel is proven for tiny_probe" in rejected.rejected_because
 
 
-def test_strangers_are_asked_only_where_they_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strangers_are_asked_only_when_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def page(_: object, address: str) -> tuple[str, str]:

@@ -66,9 +66,7 @@ def test_a_server_that_misbehaves_proves_nothing(
     ("absent", "software", "answered"),
     [(404, "nginx", True), (403, "AmazonS3", True), (403, "nginx", False)],  # S3 forbids what is not there
 )
-def test_a_page_that_is_missing_is_an_answer(
-    server: Server, tmp_path: Path, absent: int, software: str, answered: bool
-) -> None:
+def test_a_missing_page(server: Server, tmp_path: Path, absent: int, software: str, answered: bool) -> None:
     server.absent, server.software = absent, software
     answer = asked(server, tmp_path)
     assert (answer.unanswered == ()) is answered
@@ -106,9 +104,7 @@ def test_names_of_no_wheel(rest: str) -> None:
     assert parse_name(Link(f"fused_ssim-{rest}.whl", "", "", "")) is None
 
 
-def test_a_login_goes_to_its_own_host_alone(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_login_stays_with_its_host(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a header, not on a redirect, and no name with it is looked up."""
     asked_for: list[object] = []
     real = socket.getaddrinfo

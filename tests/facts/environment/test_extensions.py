@@ -54,9 +54,7 @@ def test_the_folder_is_torchs_own(tmp_path: Path) -> None:
 
 
 @needs_gcc
-def test_a_cache_of_this_and_of_other_environments(
-    empty_venv: Path, site_packages: Path, tmp_path: Path
-) -> None:
+def test_caches_of_several_environments(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     lib = torch_in(site_packages)
     older = torch_in(tmp_path / "older", c10=(NEW_ABI, GONE))
     root = tmp_path / "cache" / "torch_extensions"

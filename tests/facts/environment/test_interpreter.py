@@ -55,9 +55,7 @@ def test_splatfixs_own_is_meant_only_where_it_has_torch(own: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
-def test_the_activated_environment_comes_first(
-    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_activated_one_is_first(variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder_with_python(tmp_path / "work" / ".venv") / "pyvenv.cfg").touch()
     monkeypatch.setenv("CONDA_DEFAULT_ENV", "gs")
     monkeypatch.setenv(variable, str(folder_with_python(tmp_path / "env")))
@@ -66,9 +64,7 @@ def test_the_activated_environment_comes_first(
     assert choose_python(sys.executable).interpreter() == sys.executable, "what is named counts before it"
 
 
-def test_condas_base_and_a_folder_that_is_gone_are_passed_over(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_base_and_gone_are_passed_over(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONDA_PREFIX", str(folder_with_python(tmp_path / "conda")))
     monkeypatch.setenv("CONDA_DEFAULT_ENV", "base")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "gone"))
@@ -103,9 +99,7 @@ def test_an_environment_that_git_tracks_is_a_strangers(own: Path, tmp_path: Path
     assert choose_python(None).python == ""
 
 
-def test_nothing_is_looked_for_above_the_project(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_above_the_project(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder_with_python(tmp_path / "work" / ".venv") / "pyvenv.cfg").touch()
     (tmp_path / "work" / "clone" / ".git").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work" / "clone")

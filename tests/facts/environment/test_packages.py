@@ -75,9 +75,7 @@ def test_the_face_of_a_package() -> None:
 
 
 @pytest.mark.parametrize(("text", "native", "exports"), TABLE["compiled-parts-however-they-are-imported"])
-def test_compiled_parts_however_they_are_imported(
-    text: str, native: tuple[str, ...], exports: tuple[str, ...]
-) -> None:
+def test_imports_of_compiled_parts(text: str, native: tuple[str, ...], exports: tuple[str, ...]) -> None:
     found = read_package_source("m", text)
     assert (found.native, found.exports) == (native, exports)
 
@@ -119,9 +117,7 @@ def test_a_package_that_is_not_python(empty_venv: Path, site_packages: Path) -> 
 
 
 @needs_gcc
-def test_an_editable_install_runs_from_its_source(
-    empty_venv: Path, site_packages: Path, tmp_path: Path
-) -> None:
+def test_an_editable_install(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     lib = torch_in(site_packages)
     source = tmp_path / "my source"
     source_of(source)

@@ -88,9 +88,7 @@ def test_kinds_of_environments(empty_venv: Path, file: str, text: str, kind: str
 
 
 @pytest.mark.parametrize(("body", "part"), TABLE["an-interpreter-that-does-not-answer"])
-def test_an_interpreter_that_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, part: str
-) -> None:
+def test_a_silent_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, part: str) -> None:
     monkeypatch.setattr(environment, "_TIMEOUT", 0.7)
     broken = tmp_path / "python"
     broken.write_text(f"#!/bin/sh\n{body}\n")

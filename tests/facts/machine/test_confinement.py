@@ -31,9 +31,7 @@ def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:
 
 
 @pytest.mark.parametrize(("name", "kind", "given"), TABLE["started-with"])
-def test_what_real_containers_were_started_with(
-    name: str, kind: str, given: dict[str, Any], machine_of: MachineOf
-) -> None:
+def test_real_containers(name: str, kind: str, given: dict[str, Any], machine_of: MachineOf) -> None:
     facts = probe.probe(recorded(machine_of, name))
     assert facts.container == kind, RECORDED[name]["start"]
     assert facts.confinement.value == Confinement(**given)

@@ -50,18 +50,14 @@ def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
 
 
 @pytest.mark.parametrize(("line", "version", "is_open"), TABLE["lines-of-proc-driver-nvidia-version"])
-def test_lines_of_proc_driver_nvidia_version(
-    machine_of: MachineOf, line: str, version: str, is_open: bool
-) -> None:
+def test_version_of_proc_driver(machine_of: MachineOf, line: str, version: str, is_open: bool) -> None:
     files = {"/proc/driver/nvidia/version": f"NVRM version: {line}\nGCC version: x\n"}
     driver = gpus.probe(machine_of(files=files)).driver.value
     assert (driver.version, driver.open_module) == (version, is_open)
 
 
 @pytest.mark.parametrize(("vendor", "device", "name", "cc"), TABLE["cards-by-their-pci-id"])
-def test_cards_by_their_pci_id(
-    machine_of: MachineOf, vendor: str, device: str, name: str, cc: str | None
-) -> None:
+def test_pci_ids(machine_of: MachineOf, vendor: str, device: str, name: str, cc: str | None) -> None:
     (card,) = pci.cards(machine_of(files=bus("0000:01:00.0", vendor, device)))
     assert (card.name, card.cc) == (name, cc)
 

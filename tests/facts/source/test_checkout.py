@@ -111,9 +111,7 @@ def test_a_submodule_that_gitmodules_lacks(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(("files", "field", "told"), TABLE["submodules"])
-def test_submodules_of_an_archive(
-    tmp_path: Path, files: dict[str, str], field: str, told: dict[str, object]
-) -> None:
+def test_submodules(tmp_path: Path, files: dict[str, str], field: str, told: dict[str, object]) -> None:
     """Addresses are told without credentials, and who uses those that are empty."""
     found = read(put(tmp_path, files))
     assert found.commit is None

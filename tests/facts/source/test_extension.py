@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.codec import from_json, to_json
 from splatfix.facts.checkout import read_source, walk_extensions
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.includes import IncludeFolders, missing_headers
@@ -20,22 +19,10 @@ from tests.tables import data
 TABLE = data(__file__)
 
 Names = tuple[str, ...]
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
     return read_source(put(folder, {"setup.py": setup, **dict.fromkeys(empty, ""), **files}))
-
-
-def test_our_own_fixture() -> None:
-    found = read_source(FIXTURES / "splat_probe")
-    assert (found.name, found.version, found.packages) == ("splat_probe", "1.0", ("splat_probe",))
-    assert found.modules == ("splat_probe._C",)
-    assert set(found.files) == {"cuda_probe/falloff.cu", "cuda_probe/total.cu", "ext.cpp"}
-    assert found.uses_torch_builder and found.needs_cuda
-    assert found.nvcc_flags == ("-I", "third_party/tinymath/")
-    assert found.reads == () and found.missing_folders == () and found.error == ""
-    assert from_json(Source, to_json(found)) == found
 
 
 def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
@@ -49,9 +36,7 @@ def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "reads", "sets"), TABLE["variables"])
-def test_environment_variables(
-    tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str | None]
-) -> None:
+def test_variables(tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str | None]) -> None:
     found = source(tmp_path, f"import os\n{code}\n")
     assert (found.reads, dict(found.sets)) == (reads, sets)
 
@@ -77,9 +62,7 @@ def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> N
 
 
 @pytest.mark.parametrize(("code", "files", "told"), TABLE["says"])
-def test_what_a_source_says(
-    tmp_path: Path, code: str, files: dict[str, str], told: dict[str, object]
-) -> None:
+def test_a_source(tmp_path: Path, code: str, files: dict[str, str], told: dict[str, object]) -> None:
     put(tmp_path, {"x/setup.py": code} if code else {})
     found = read_source(put(tmp_path / "x", files))
     assert {name: getattr(found, name) for name in told} == told
@@ -173,28 +156,10 @@ def test_damaged_files_are_said(tmp_path: Path, content: bytes) -> None:
     assert "pyproject.toml cannot be read" in damaged.error
 
 
-def test_extensions_of_a_checkout(tmp_path: Path) -> None:
-    names = ("submodules/simple-knn", "submodules/deep/dgr", "build/old", ".hidden/x")
-    put(tmp_path, {f"{name}/setup.py": "setup(ext_modules=[])" for name in names})
-    put(tmp_path, {"tool/setup.py": "setup(name='pure')"})
-    assert extensions(tmp_path) == ["submodules/deep/dgr", "submodules/simple-knn"]
-
-
-def extensions(folder: Path) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in walk_extensions(folder).found]
-
-
-def test_extensions_far_down(tmp_path: Path) -> None:
-    """Mask2Former's lies in mask2former/modeling/pixel_decoder/ops, SpacetimeGaussians' below thirdparty/."""
-    torch = 'setup(ext_modules=[CUDAExtension("x", ["x.cu"])])'
-    files = {
-        "net/modeling/decoder/ops/setup.py": torch,
-        "third/party/vendored/cython/setup.py": "setup(ext_modules=[Extension()])",
-        "third/party/torch/tests/cpp/setup.py": torch,
-        "a/b/c/d/e/f/ops/setup.py": torch,
-    }
-    put(tmp_path, files)
-    assert extensions(tmp_path) == ["net/modeling/decoder/ops"]
+@pytest.mark.parametrize(("files", "found"), TABLE["extensions"])
+def test_extensions_of_a_checkout(tmp_path: Path, files: dict[str, str], found: Names) -> None:
+    walked = walk_extensions(put(tmp_path, {f"{name}/setup.py": text for name, text in files.items()})).found
+    assert tuple(path.relative_to(tmp_path).as_posix() for path in walked) == found
 
 
 def test_far_folders_end_no_walk(tmp_path: Path) -> None:
@@ -205,9 +170,7 @@ def test_far_folders_end_no_walk(tmp_path: Path) -> None:
     assert not walk_extensions(tmp_path, most=2).complete
 
 
-def test_a_walk_ends_and_names_what_it_could_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_walk_names_what_it_could_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("a/ext", "locked/ext", "z/deep/ext")
     put(tmp_path, {f"{name}/setup.py": "setup(ext_modules=[])" for name in names})
     real = os.scandir

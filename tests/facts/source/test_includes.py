@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("files", "missing"), TABLE["lost"])
-def test_which_headers_are_missing(
+def test_missing(
     root: Path, here: IncludeFolders, files: dict[str, str], missing: tuple[object, ...]
 ) -> None:
     assert tuple(lost(root, here, **files)) == missing
@@ -79,7 +79,7 @@ def test_what_cmake_finds_by_a_module_of_the_checkouts_own(root: Path, here: Inc
     assert lost(root, replace(here, installed=frozenset({"easypbr"})), **files) == []
 
 
-def test_one_walk_answers_for_sixty_headers(
+def test_one_walk_for_sixty_headers(
     root: Path, here: IncludeFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dry run of DPVO took 30 s: the whole checkout was walked through for each header of Eigen."""

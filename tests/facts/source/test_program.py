@@ -41,7 +41,7 @@ def test_an_import_that_must_work(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "files", "missing"), TABLE["imports"])
-def test_which_imports_are_of_others(
+def test_imports_of_others(
     tmp_path: Path, text: str, files: dict[str, str], missing: tuple[str, ...]
 ) -> None:
     assert tuple(imported(put(tmp_path, files), text)) == missing
