@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,41 +94,33 @@ def test_requirements_that_setuptools_takes_from_a_file(tmp_path: Path, file: st
 @pytest.mark.parametrize(("given", "cuda"), [("", False), ("-DWITH_CUDA=ON", True)])
 def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str, cuda: bool) -> None:
     """fast_gicp's bindings have no CUDA code, and its kernels include what CUDA 13 lacks: only an option turns those on."""
-    setup = (
-        f"cmake = ['-DWITH_PYTHON=ON', {given!r}]\nsetup(name='gicp', ext_modules=[CMakeExtension('gicp')])"
-    )
+    setup = f"cmake = ['-DWITH_PYTHON=ON', {given!r}]\n"
+    setup += "setup(name='gicp', ext_modules=[CMakeExtension('gicp')])"
     lists = TABLE["texts"]["cmake"]
     fetch = "FetchContent_Declare(\n  pybind11\n  GIT_REPOSITORY https://example.org/pybind11)\n"
     files = {"CMakeLists.txt": f"{lists}{fetch}", "a.cu": "#include <thrust/gone.h>\n"}
     found = source(tmp_path, setup, **files)
     assert (found.needs_cuda, found.modules) == (cuda, ("gicp",))
     reader = FolderReader()
-    script = read_setup_script(tmp_path / "setup.py", reader)
-    cmake = read_cmake(tmp_path, script, reader)
+    cmake = read_cmake(tmp_path, read_setup_script(tmp_path / "setup.py", reader), reader)
     assert ("PCL" in cmake.packages, "CUDA" in cmake.packages) == (True, cuda)
-    usr = tmp_path / "usr"
-    (usr / "include").mkdir(parents=True)
-    searched = IncludeFolders(
-        toolkits={"/cuda": (usr / "none",)}, always=(usr / "include",), system=(usr / "include",)
-    )
-    fetched, *missing = missing_headers(tmp_path, found, script, tmp_path, searched, reader)
+    fetched, first, *others = missing_in(tmp_path, "usr/include", toolkits={"/cuda": (tmp_path / "none",)})
     assert (fetched.header, fetched.address) == ("pybind11", "https://example.org/pybind11")
-    assert [item.header for item in missing] == ["PCLConfig.cmake", *(["thrust/gone.h"] if cuda else [])]
+    assert [item.header for item in others] == ["thrust/gone.h"] * cuda
     line = lists[: lists.index("find_package(PCL")].count("\n") + 1
-    first = missing[0]
-    assert (first.package, first.file, first.line) == ("libpcl-dev", "CMakeLists.txt", line)
-    config = usr / "lib/x86_64-linux-gnu/cmake/pcl/PCLConfig.cmake"
-    config.parent.mkdir(parents=True)
-    config.touch()
-    missing = list(missing_headers(tmp_path, found, script, tmp_path, searched, reader))
-    assert "PCLConfig.cmake" not in [item.header for item in missing]
+    assert (first.header, first.file, first.line) == ("PCLConfig.cmake", "CMakeLists.txt", line)
+    assert first.package == "libpcl-dev"
+    put(tmp_path, {"usr/lib/x86_64-linux-gnu/cmake/pcl/PCLConfig.cmake": ""})
+    assert "PCLConfig.cmake" not in {item.header for item in missing_in(tmp_path, "usr/include")}
 
 
-FETCHING = """
-def find_eigen():
-    {call}("https://x.org/eigen-3.3.7.tar.bz2")
-setup(url="https://x.org/eigen", ext_modules=[CUDAExtension("a", ["a.cu"], include_dirs=["include", find_eigen()])])
-"""
+def missing_in(folder: Path, system: str, **more: Any) -> list[MissingHeader]:
+    """The headers that the source in a folder lacks, where the system's lie below it."""
+    place = folder / system
+    place.mkdir(parents=True, exist_ok=True)
+    reader, searched = FolderReader(), IncludeFolders(always=(place,), system=(place,), **more)
+    script = read_setup_script(folder / "setup.py", reader)
+    return list(missing_headers(folder, read_source(folder), script, folder, searched, reader))
 
 
 @pytest.mark.parametrize(
@@ -135,18 +128,12 @@ setup(url="https://x.org/eigen", ext_modules=[CUDAExtension("a", ["a.cu"], inclu
 )
 def test_a_library_that_setup_py_downloads(tmp_path: Path, call: str, address: str | None) -> None:
     """raytracing: its build ended without Eigen, where its server cannot be reached."""
-    put(tmp_path, {"setup.py": FETCHING.format(call=call), "a.cu": "#include <Eigen/Core>\n"})
-    searched = IncludeFolders(always=(tmp_path / "usr",), system=(tmp_path / "usr",))
-    reader = FolderReader()
-    script = read_setup_script(tmp_path / "setup.py", reader)
-
-    def missing() -> list[MissingHeader]:
-        return list(missing_headers(tmp_path, read_source(tmp_path), script, tmp_path, searched, reader))
-
-    found = [(item.package, item.address) for item in missing()]
+    setup = TABLE["texts"]["fetching"].format(call=call)
+    put(tmp_path, {"setup.py": setup, "a.cu": "#include <Eigen/Core>\n"})
+    found = [(item.package, item.address) for item in missing_in(tmp_path, "usr")]
     assert found == ([("libeigen3-dev", address)] if address else [])
     put(tmp_path, {"usr/eigen3/Eigen/Core": ""})
-    assert missing() == []
+    assert missing_in(tmp_path, "usr") == []
 
 
 @pytest.mark.parametrize("content", [b"def half(:\n", b"print 'python 2'\n", b"\x00\xff", b"("])
@@ -164,8 +151,7 @@ def test_extensions_of_a_checkout(tmp_path: Path, files: dict[str, str], found: 
 
 def test_far_folders_end_no_walk(tmp_path: Path) -> None:
     """Those beyond the limit may be a dataset's; the near ones were all looked at."""
-    for number in range(9):
-        (tmp_path / "a" / "b" / "c" / str(number)).mkdir(parents=True)
+    put(tmp_path, {f"a/b/c/{number}/x": "" for number in range(9)})
     assert walk_extensions(tmp_path, most=8).complete
     assert not walk_extensions(tmp_path, most=2).complete
 

@@ -93,13 +93,5 @@ def test_defaults_that_cannot_be_hashed(tmp_path: Path, field: str, refused: int
 
 
 def test_a_source_says_what_its_packages_import(tmp_path: Path) -> None:
-    put(
-        tmp_path,
-        {
-            "setup.py": "setup(name='dgr', packages=['dgr'], ext_modules=[CUDAExtension('dgr._C', ['a.cu'])])\n",
-            "dgr/__init__.py": "import torch\nfrom dacite import from_dict\nfrom . import _C\nimport dgr._C\n",
-            "tests/__init__.py": "import pytest\n",
-            "a.cu": "",
-        },
-    )
+    put(tmp_path, TABLE["source"])
     assert [item.name for item in read_source(tmp_path).needs] == ["torch", "dacite"]
