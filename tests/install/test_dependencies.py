@@ -138,37 +138,20 @@ def test_declared_and_not_imported_is_optional(
     """MASt3R-SLAM pins torchcodec==0.1 for reading videos, and lietorch, which pip would build without torch."""
     declared = 'install_requires=["torchcodec==0.1", "lietorch"], '
     offer(offered, "dacite")
-    outcome = installed(
-        environment, write_extension(tmp_path / "source", module="import dacite", said=declared)
-    )
+    source = write_extension(tmp_path / "source", module="import dacite", said=declared)
+    outcome = installed(environment, source)
     assert [note for note in outcome.notes if "torchcodec==0.1" in note]
     assert [note for note in outcome.plan.notes if "asks for lietorch, which has to be built" in note]
 
 
-# torchvision 0.28.0 of PyPI beside a torch for the CPU
-NO_OPERATOR = "raise RuntimeError('no operator dacite::nms')\n"
-
-
-@pytest.mark.parametrize(
-    ("dacite", "c_code", "told"),
-    [
-        (None, "", ("dependencies-not-found", "failed", "dacite")),
-        (NO_OPERATOR, "", ("import-failed", "rolled-back", "dacite::nms")),
-        ("x = 1\n", "this is no C\n", ("build-failed", "rolled-back", "probe.c")),
-    ],
-)
+@pytest.mark.parametrize(("dacite", "c_code", "told"), data(__file__)["fails"])
 def test_what_fails_takes_them_back(
-    environment: Environment,
-    needing: Path,
-    offered: Path,
-    dacite: str | None,
-    c_code: str,
-    told: tuple[str, str, str],
+    environment: Environment, needing: Path, offered: Path, dacite: str, c_code: str, told: tuple[str, ...]
 ) -> None:
     if dacite:
         offer(offered, "dacite", text=dacite)
     if c_code:
-        (needing / "probe.c").write_text(c_code)
+        put(needing, {"probe.c": c_code})
     before = snapshot(environment)
     error = refused(installed, environment, needing)
     status = Journal(environment.state_folder).entries()[-1].status.value
@@ -176,24 +159,19 @@ def test_what_fails_takes_them_back(
     assert snapshot(environment) == before
 
 
-@pytest.mark.parametrize(("torch", "brought"), [("2.13.0+cpu", False), ("2.13.0", True)])
-def test_the_torchvision_of_another_torch_is_left_out(
-    environment: Environment, offered: Path, tmp_path: Path, torch: str, brought: bool
+@pytest.mark.parametrize(("torch", "brought"), [("2.13.0+cpu", ()), ("2.13.0", ("torchvision",))])
+def test_a_torchvision_of_another_torch(
+    environment: Environment, offered: Path, tmp_path: Path, torch: str, brought: tuple[str, ...]
 ) -> None:
     """PyTorch's own index cannot be reached, and PyPI's torchvision is for its CUDA torch."""
-    offer(offered, "torchvision")
-    offer(offered, "plyfile")
     both = ("torchvision", "plyfile")
+    for name in both:
+        offer(offered, name)
     step = InstallDependencies(requirements=both, optional=both)
-    installed = [Distribution("torch", torch, "")]
-    pip = Pip.of(environment, tmp_path / "pip.log")
-    fetcher = Fetcher(step, installed, pip, tmp_path / "to", list[str]().append)
-    paths = fetcher.fetch()
-    assert {wheel.name.split("-")[0] for wheel in paths} == {
-        "plyfile",
-        *(["torchvision"] if brought else []),
-    }
-    assert ["for a CUDA torch" in text for text in fetcher.told] == ([] if brought else [True])
+    there, pip = [Distribution("torch", torch, "")], Pip.of(environment, tmp_path / "pip.log")
+    fetcher = Fetcher(step, there, pip, tmp_path / "to", list[str]().append)
+    assert {wheel.name.split("-")[0] for wheel in fetcher.fetch()} == {"plyfile", *brought}
+    assert ["for a CUDA torch" in text for text in fetcher.told] == [True] * (not brought)
 
 
 def importing(source: Path, module: str, instead_of: str = "dacite") -> None:

@@ -71,10 +71,8 @@ def test_a_second_install_reverts_to_the_first_byte_for_byte(stages: Stages, tmp
 @pytest.mark.parametrize("case", data(__file__)["fails"], ids=lambda case: case["words"])
 def test_what_fails_is_named_and_taken_back(stages: Stages, tmp_path: Path, case: dict[str, Any]) -> None:
     """With the other that was installed before it in the same run."""
-    environment, source = (
-        stages.at("one"),
-        write_extension(tmp_path / "source", version="2.0", **case["source"]),
-    )
+    environment = stages.at("one")
+    source = write_extension(tmp_path / "source", version="2.0", **case["source"])
     other = write_extension(tmp_path / "other", name="other_probe")
     error = refused(install, environment, other, source)
     assert error.code == case["code"] and case["words"] in f"{error.what} {error.meaning}", error.what
@@ -125,10 +123,8 @@ def test_pip_inside_a_setup_py_is_refused(environment: Environment, tmp_path: Pa
 
 def named_otherwise(folder: Path, name: str) -> Path:
     """A source whose name only running it tells."""
-    source = write_extension(folder)
-    setup = source / "setup.py"
-    setup.write_text(setup.read_text().replace('name="tiny_probe"', f'name="".join({list(name)!r})'))
-    return source
+    setup = (write_extension(folder) / "setup.py").read_text()
+    return put(folder, {"setup.py": setup.replace('name="tiny_probe"', f'name="".join({list(name)!r})')})
 
 
 def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Environment, tmp_path: Path) -> None:
@@ -187,14 +183,13 @@ def test_the_build_sees_only_its_own_settings(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
-    monkeypatch.setenv("PIP_TARGET", str(elsewhere))
-    monkeypatch.setenv("PIP_USER", "1")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "tiny_probe.py").write_text("raise SystemExit('wrong module')\n")
+    settings = {"PIP_TARGET": str(elsewhere), "PIP_USER": "1", "PYTHONPATH": str(tmp_path)}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    put(tmp_path, {"tiny_probe.py": "raise SystemExit('wrong module')\n"})
     install(environment, write_extension(tmp_path / "source"), afresh=True)
     monkeypatch.delenv("PYTHONPATH")
-    assert run_in(environment, ANSWER) == "42"
-    assert not elsewhere.exists()
+    assert run_in(environment, ANSWER) == "42" and not elsewhere.exists()
 
 
 KILLED = "gcc: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"

@@ -52,8 +52,7 @@ def egg(target: Environment, name: str, *, zipped: bool) -> None:
                 archive.writestr(path, text)
     else:
         put(place, files)
-    for script in ("old-tool", "tool.sh"):
-        (target.scripts / script).write_text(f"#!{target.python}\n")
+    put(target.scripts, dict.fromkeys(("old-tool", "tool.sh"), f"#!{target.python}\n"))
     share(target, f"./{place.name}")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.install.trust import distrust, private_cache
+from tests.files import put
 from tests.plan.machines import refused
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes as POSIX has them")
@@ -14,9 +15,7 @@ EACH = pytest.mark.parametrize("name", [".", "entry", "entry/file"])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "cache"
-    (made / "entry").mkdir(parents=True)
-    (made / "entry" / "file").write_text("content")
+    made = put(tmp_path / "cache", {"entry/file": "content"})
     for path in (made, made / "entry"):
         path.chmod(0o755)
     return made
