@@ -15,14 +15,7 @@ from msgspec.structs import replace
 
 from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
-from splatfix.install import (
-    EntryStatus,
-    InstallProgress,
-    Journal,
-    WheelCache,
-    execute,
-    revert,
-)
+from splatfix.install import EntryStatus, InstallProgress, Journal, WheelCache, execute, revert
 from splatfix.install.build import compiler_cache
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.wheel_cache import identity_of
@@ -31,6 +24,7 @@ from splatfix.model.steps import BuildWheel, InstallStep
 from tests.archs import archs, request_for
 from tests.files import contents, put
 from tests.plan.machines import machine, make_plan, refused
+from tests.tables import data
 
 from .environments import LEAVES, Files, Interposed, Run, install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
@@ -160,10 +154,7 @@ build.run = run
 
 
 ACTION = BuildWheel(
-    subject="x",
-    source="/x",
-    targets=archs("sm_120"),
-    variables={"CXX": "/usr/bin/g++", "MAX_JOBS": "2"},
+    subject="x", source="/x", targets=archs("sm_120"), variables={"CXX": "/usr/bin/g++", "MAX_JOBS": "2"}
 )
 
 
@@ -193,14 +184,7 @@ def test_the_wheel_is_the_same_with_and_without() -> None:
     assert identity_of(with_cache("ccache", "/usr/bin/g++-13"), machine()) != plain
 
 
-# As torch has it: BuildExtension calls the module's own function by its global name.
-REFUSES = """
-def _check_cuda_version(compiler_name, compiler_version):
-    raise RuntimeError("The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (13.0)")
-
-def build_extensions():
-    _check_cuda_version("g++", None)
-"""
+REFUSES: str = data(__file__)["refuses"]
 WORDS = "compiled with CUDA 12.8, torch is built with CUDA 13.0"
 
 

@@ -102,13 +102,7 @@ def test_a_wheel_or_a_module_of_another_python(tmp_path: Path, interpreter: Inte
         assert error.code == "wheel-does-not-fit"
 
 
-GUARDED = """\
-class torch:
-    class cuda:
-        is_available = staticmethod(lambda: False)
-if not torch.cuda.is_available():
-    raise EnvironmentError("Unknown compute capability.")
-"""
+GUARDED: str = data(__file__)["guarded"]
 
 
 @pytest.mark.parametrize("gpus", [(), (Gpu(0, "RTX 5090"),)])

@@ -124,10 +124,7 @@ def test_what_we_read_is_what_torch_decides(tmp_path: Path, monkeypatch: pytest.
 
 LENT = "/env/nvidia/cu13/include"
 SLIM = replace(
-    CUDA_13,
-    found_via=OWN_TOOLKIT,
-    missing=("include/cublas_v2.h",),
-    elsewhere={"cublas_v2.h": LENT},
+    CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",), elsewhere={"cublas_v2.h": LENT}
 )
 
 

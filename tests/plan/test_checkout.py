@@ -88,20 +88,12 @@ def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
     assert "empty: ever." in refused(sources_in, [str(folder)]).what
 
 
-ABOVE = """from setuptools import setup
-from torch.utils.cpp_extension import CUDAExtension
-import os
-root = os.path.abspath("../..")
-setup(name="nets", ext_modules=[CUDAExtension("nets._C", ["../../deps/fmt/format.cc"],
-      include_dirs=[f"{root}/deps/cutlass/include"])])
-"""
-
-
 @pytest.mark.parametrize("inside", ["", "bindings/torch"])
 def test_a_submodule_above_an_extension(tmp_path: Path, inside: str) -> None:
     """tiny-cuda-nn's bindings compile submodules of the repository; it said "clone again" and named files, not them."""
     put(
-        with_submodules(tmp_path, "deps/fmt", "deps/cutlass", "deps/docs"), {"bindings/torch/setup.py": ABOVE}
+        with_submodules(tmp_path, "deps/fmt", "deps/cutlass", "deps/docs"),
+        {"bindings/torch/setup.py": TABLES["above"]},
     )
     caught = refused(sources_in, [str(tmp_path / inside)])
     assert (caught.code, caught.exit_code) == ("source-incomplete", Exit.FAILURE)

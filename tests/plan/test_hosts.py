@@ -14,6 +14,7 @@ from splatfix.plan import OptionKind
 from tests.archs import goal, request_for
 from tests.files import put
 from tests.plan.test_gpu_kernels import BARE
+from tests.tables import data
 
 from .machines import (
     RTX_5080,
@@ -92,12 +93,7 @@ def test_what_gsplat_imports_and_does_not_ask_for() -> None:
 )
 def test_a_release_is_that_which_is_installed(release: str, code: str, tmp_path: Path) -> None:
     """`gsplat==1.4.0` is a source distribution by then, whose setup.py computes its version."""
-    setup = (
-        "from setuptools import setup\n"
-        "from torch.utils.cpp_extension import CUDAExtension\n"
-        "kernels = CUDAExtension('gsplat.csrc', ['gsplat/ext.cu'])\n"
-        "setup(name='gsplat', version=read(), packages=['gsplat'], ext_modules=[kernels])\n"
-    )
+    setup = data(__file__)["setup"]
     info = f"Metadata-Version: 2.1\nName: gsplat\nVersion: {release}\n"
     put(tmp_path, {"setup.py": setup, "PKG-INFO": info, "gsplat/ext.cu": "// kernels"})
     facts = beside(CPU, "1.5.3")

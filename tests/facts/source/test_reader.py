@@ -11,7 +11,7 @@ from splatfix.facts.source.checkout import read_checkout, read_pins
 from splatfix.facts.source.reader import FolderReader, NotPython
 from tests.files import put
 from tests.hostile.bad_files import bad_files, replace
-from tests.hostile.checkouts import FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
+from tests.hostile.checkouts import FILES, PYTHON, SETUP, TOML, write_checkout
 
 DEEP = ("minuses", "many-minuses", "nots", "lambdas", "ifs", "powers", "elifs", "attributes", "calls", "sum")
 
@@ -32,12 +32,6 @@ def test_python_is_counted_over_all_files(tmp_path: Path, monkeypatch: pytest.Mo
         reader.python(tmp_path / f"{number}.py", "a\n" * 10)
     (left_out,) = reader.left_out
     assert left_out.path == str(tmp_path / "2.py") and "25 words and signs" in left_out.reason
-
-
-@pytest.mark.parametrize("name", UNFOLDING)
-def test_small_literals_do_not_unfold(name: str, tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(UNFOLDING[name])
-    assert len(str(read_source(tmp_path))) < 4_000_000
 
 
 def test_too_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
