@@ -59,25 +59,15 @@ def torch_named(name: str) -> Torch | None:
 
 
 def toolkit(version: str) -> Toolkit:
-    numbers = tuple(int(part) for part in version.split("."))
-    bounds = limits(numbers)
-    name = ".".join(version.split(".")[:2])
-    return replace(
-        CUDA_13,
-        root=f"/usr/local/cuda-{name}",
-        version=version,
-        archs=(),
-        gcc_max=bounds.gcc_max_major if bounds else None,
-    )
+    major, minor, _ = version.split(".")
+    bounds = limits((int(major), int(minor)))
+    given = {"version": version, "archs": (), "gcc_max": bounds.gcc_max_major if bounds else None}
+    return replace(CUDA_13, root=f"/usr/local/cuda-{major}.{minor}", **given)
 
 
 def build_machine(torch: str, driver: str, toolkits: tuple[str, ...], compiler: str, gpu: str) -> Facts:
-    facts = machine(
-        torch=torch_named(torch),
-        toolkits=tuple(toolkit(item) for item in toolkits),
-        host=compilers(compiler),
-        gpus=(Gpu(0, "GPU", cc=gpu),),
-    )
+    there, gpus = tuple(map(toolkit, toolkits)), (Gpu(0, "GPU", cc=gpu),)
+    facts = machine(torch=torch_named(torch), toolkits=there, host=compilers(compiler), gpus=gpus)
     level = drivers.cuda_level_of_driver(driver)
     words = f"{level[0]}.{level[1]}" if level else None
     return changed(facts, driver=Fact(Driver(driver, words), "grid"), glibc="2.35")
@@ -158,18 +148,12 @@ def test_a_third_of_the_grid(torch: str) -> None:
 
 # Findings and options: one and the same torch build, by one and the same command
 
-TORCH_CHECKS = select(("torch",), ())
-
 
 def advised(facts: Facts, targets: tuple[str, ...]) -> set[Command]:
     """The commands by which failing checks of torch would install one."""
-    return {
-        command
-        for item in run_checks(make_context(facts, goal(*targets)), TORCH_CHECKS)
-        if item.status is Status.FAIL
-        for command in commands(item.remedy)
-        if any(word.startswith("torch==") for word in command.argv)
-    }
+    findings = run_checks(make_context(facts, goal(*targets)), select(("torch",), ()))
+    given = (commands(item.remedy) for item in findings if item.status is Status.FAIL)
+    return {command for each in given for command in each if "torch==" in " ".join(command.argv)}
 
 
 def planned(facts: Facts, targets: tuple[str, ...]) -> Command | None:
