@@ -145,6 +145,7 @@ def test_asked_in_a_dry_run(environment: Environment, tmp_path: Path, splatfix: 
     words = ("install", source, "--python", environment.python, "--dry-run", "--why")
     text = splatfix(*words, "--ask-setup").stdout
     assert "tiny_probe 1.0: tiny_probe._C (1 source)" in text and "reads MY_FLAGS" in text
+    assert "build tiny_probe" in text and "MAX_JOBS=" in text and "Nothing was changed" in text
     assert "Asked of setup.py" not in splatfix(*words).stdout, "a plain dry run runs nothing of a checkout"
     (asked,) = json.loads(splatfix(*words, "--ask-setup", "--json").stdout)["inquiries"]
     assert asked["answer"]["setups"][0]["modules"][0]["sources"] == ["probe.c"] and not asked["unknown"]

@@ -3,7 +3,6 @@
 import errno
 import os
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -34,9 +33,12 @@ def test_a_damaged_backup_says_what_to_do_and_changes_nothing(stages: Stages, da
 
 def test_a_failed_restore_can_be_done_again(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = stages.at("two")
+
+    def read_only(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
     with monkeypatch.context() as patch:
-        denied = PermissionError(errno.EROFS, os.strerror(errno.EROFS), "x")
-        patch.setattr(Path, "unlink", Mock(side_effect=denied))
+        patch.setattr(Path, "unlink", read_only)
         error = refused(revert, environment.python)
     assert error.code == "cannot-restore" and "tiny_probe" in error.what
     revert(environment.python)

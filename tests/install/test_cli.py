@@ -29,19 +29,6 @@ def fake_torch(target: Environment, version: str, cuda: str | None) -> None:
     put(target.purelib / "torch", files)
 
 
-def test_dry_run(environment: Environment, tmp_path: Path, splatfix: Splatfix, document: Document) -> None:
-    """It shows the plan and changes nothing."""
-    source = write_extension(tmp_path / "source")
-    before = snapshot(environment)
-    text = splatfix("install", source, "--python", environment.prefix, "--dry-run", "--why").stdout
-    for words in ("build tiny_probe", "verify the wheel", "MAX_JOBS=", "Nothing was changed"):
-        assert words in text
-    planned = document("install", source, "--python", environment.python, "--dry-run")
-    kinds = [step["kind"] for step in planned["plan"]["steps"]]
-    assert kinds == ["build-wheel", "verify-wheel", "install-wheel", "check-import"]
-    assert snapshot(environment) == before and not environment.state_folder.exists()
-
-
 def test_install_and_revert_as_typed(tmp_path: Path, splatfix: Splatfix) -> None:
     blank = make_environment(tmp_path / "my env")
     said = splatfix("install", write_extension(tmp_path / "my source"), "--python", blank.python)

@@ -212,12 +212,15 @@ def test_tamings_eleven_other_results(drop_in: ModuleType) -> None:
     assert torch.equal(found["my_radii"], found["radii"]) and found["accum_count"].sum() > 100
     ours = camera(drop_in)._asdict()
     del ours["pixel_weights"]
-    inputs = detached()
-    del inputs["shs"]
+    inputs = {name: item for name, item in detached().items() if name != "shs"}
     settings = rasterizer.GaussianRasterizationSettings(**ours)
     expected = contributions.contributions(settings, **inputs, pixel_weights=weights)
-    for name in ("weight", "pixels", "blend", "distance"):
-        theirs = {"weight": "weights", "pixels": "count", "distance": "dist"}.get(name, name)
+    for theirs, name in {
+        "weights": "weight",
+        "count": "pixels",
+        "blend": "blend",
+        "dist": "distance",
+    }.items():
         assert torch.equal(found[f"accum_{theirs}"], getattr(expected, name)), name
     depths = inputs["means3D"] @ settings.viewmatrix[:3, 2] + settings.viewmatrix[3, 2]
     assert torch.allclose(found["depths"], depths * (found["radii"] > 0))

@@ -23,7 +23,6 @@ from splatfix.plan.backends.torch import as_torch
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import (
-    CUDA_12,
     CUDA_13,
     INTERPRETER,
     argv,
@@ -183,12 +182,6 @@ def test_on_every_simulated_machine_too(name: str) -> None:
     for targets in ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"), ("auto", "sm_75")):
         of_checks, of_option = advised(facts_of(name), targets), planned(facts_of(name), targets)
         assert not of_checks or not of_option or of_checks == {of_option}
-
-
-@pytest.mark.parametrize("toolkits", [(), (CUDA_12,)])
-def test_an_empty_environment_without_the_newest_toolkit(toolkits: tuple[object, ...]) -> None:
-    facts = machine(torch=None, toolkits=toolkits)  # type: ignore[arg-type]
-    assert advised(facts, ("sm_120",)) == {planned(facts, ("sm_120",))} != {None}
 
 
 @pytest.mark.parametrize(
