@@ -17,6 +17,7 @@ from tests.tables import data
 from .native_files import EMPTY, NEW_ABI, OLD_ABI, extension, library, load, needs_gcc, torch_in
 
 pytestmark = needs_gcc
+Names = tuple[str, ...]
 GONE = "_ZN3c1010TensorImpl4goneEv"
 
 
@@ -31,7 +32,7 @@ OWN = "_Z18rasterizeForwardiRKN2at6TensorE"
 
 
 @pytest.mark.parametrize(
-    ("linked", "imports", "torch_missing", "own_missing", "abi"),
+    ("linked", "imports", "lost", "own", "abi"),
     [
         ((NEW_ABI,), (NEW_ABI, EMPTY), (), (), True),
         ((NEW_ABI, GONE), (NEW_ABI, GONE), (GONE,), (), True),  # built for another torch
@@ -43,10 +44,10 @@ def test_symbols(
     empty_venv: Path,
     site_packages: Path,
     tmp_path: Path,
-    linked: tuple[str, ...],
-    imports: tuple[str, ...],
-    torch_missing: tuple[str, ...],
-    own_missing: tuple[str, ...],
+    linked: Names,
+    imports: Names,
+    lost: Names,
+    own: Names,
     abi: bool,
 ) -> None:
     """Of an extension that was linked with a torch of these exports, beside one of the new ABI."""
@@ -55,12 +56,11 @@ def test_symbols(
     built = extension(site_packages, imports, older / "libc10.so", lib / "libtorch_cpu.so")
     item, linkage = looked_at(empty_venv)
     assert item.links_torch and item.importable and linkage.error == "" == "".join(linkage.unresolved)
-    assert (linkage.torch_missing, linkage.own_missing) == (torch_missing, own_missing)
+    assert (linkage.torch_missing, linkage.own_missing, linkage.cxx11_abi) == (lost, own, abi)
     assert linkage.torch_symbols == len(imports) - len(set(imports) & {OWN, "malloc"})
-    assert linkage.cxx11_abi is abi
     said = load(built, lib / "libc10.so", lib / "libtorch_cpu.so")
-    assert bool(said) == bool(torch_missing + own_missing), "the real loader agrees"
-    assert all(name in said for name in torch_missing + own_missing)
+    assert bool(said) == bool(lost + own), "the real loader agrees"
+    assert all(name in said for name in lost + own)
 
 
 @pytest.mark.parametrize(("exports", "abi"), [((OLD_ABI,), False), ((NEW_ABI,), True), ((), True)])
