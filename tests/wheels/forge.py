@@ -49,7 +49,9 @@ def library(
         kind, version = (PTX, (8, 7)) if word.endswith("+PTX") else (SASS, (1, 8))
         return entry(kind, int(word.removesuffix("+PTX")), version=version)
 
-    boxes = b"".join(fatbin_of(*map(made, box.split())) for box in code.split("/"))
+    boxes = b""
+    for box in code.split("/"):
+        boxes += fatbin_of(*map(made, box.split()))
     sections = [(".nv_fatb" if windows else ".nv_fatbin", boxes)] if code.split() else []
     if windows:
         return PeForge(sections=tuple(sections), imports=(("c10.dll", tuple(symbols)),)).build()

@@ -111,9 +111,8 @@ def test_without_an_environment_the_machine_is_judged(own: Path) -> None:
 
 
 def test_another_program_is_refused_a_broken_python_is_not(tmp_path: Path, script: Script) -> None:
-    nowhere = [refused(choose_python, str(tmp_path / name)) for name in ("no/such/python", ".")]
-    program = refused(facts.gather, "/bin/ls")
-    for error in (*nowhere, program):
+    program, folder = refused(facts.gather, "/bin/ls"), refused(choose_python, str(tmp_path))
+    for error in (program, folder, refused(choose_python, str(tmp_path / "no/such/python"))):
         assert (error.code, error.exit_code) == ("no-interpreter", Exit.USAGE)
     assert "/bin/ls is no Python interpreter" in program.what
     answer = facts.gather(str(script(tmp_path / "python3", "#!/bin/sh\nexit 3\n"))).environment.interpreter

@@ -238,11 +238,10 @@ def test_code_of_a_drop_in(
     tmp_path: Path, named: dict[str, int], held: int, code: tuple[str, ...], error: str
 ) -> None:
     """What a file is named for and what is in it are held together; one kernel's code for several GPUs is one group."""
-    cubins = {
-        name: ElfForge(machine=190, abi_version=7, flags=flags, dynamic=False).build()
-        for name, flags in named.items()
-    }
-    files = {f"tiny/{name}.cubin": cubin for name, cubin in list(cubins.items())[:held]}
+    files: dict[str, str | bytes] = {}
+    for name, flags in list(named.items())[:held]:
+        forge = ElfForge(machine=190, abi_version=7, flags=flags, dynamic=False)
+        files[f"tiny/{name}.cubin"] = forge.build()
     found = drop_in_with(tmp_path, [f"tiny/{name}.cubin" for name in named], files)
     assert tuple(entry.arch for group in found.code for entry in group.entries) == code
     assert len(found.code) == len({name[0] for name in named if code})

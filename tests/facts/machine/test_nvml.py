@@ -112,9 +112,8 @@ def test_a_library_off_the_loaders_path_is_loaded_by_hand(monkeypatch: pytest.Mo
 
 def test_a_card_with_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     twice = SimpleNamespace(pid=10, usedGpuMemory=5 << 30)
-    hidden, drawing = (
-        SimpleNamespace(pid=pid, usedGpuMemory=use) for pid, use in ((11, None), (12, 1 << 30))
-    )
+    hidden = SimpleNamespace(pid=11, usedGpuMemory=None)
+    drawing = SimpleNamespace(pid=12, usedGpuMemory=1 << 30)
     card = {
         "nvmlDeviceGetCount": 1,
         "nvmlDeviceGetHandleByIndex": "handle",

@@ -20,7 +20,8 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
 def git(folder: Path, *words: str) -> str:
-    person = {f"GIT_{who}_{what}": "t@x.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    names = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+    person = dict.fromkeys(names, "t@example.org")
     config = dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull)
     argv = ["git", "-c", "protocol.file.allow=always", "-C", str(folder), *words]
     env = {**os.environ, **person, **config}

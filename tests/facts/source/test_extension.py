@@ -145,7 +145,7 @@ def test_damaged_files_are_said(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize(("files", "found"), TABLE["extensions"])
 def test_extensions_of_a_checkout(tmp_path: Path, files: dict[str, str], found: Names) -> None:
-    walked = walk_extensions(put(tmp_path, {f"{name}/setup.py": text for name, text in files.items()})).found
+    walked = walk_extensions(put(tmp_path, files)).found
     assert tuple(path.relative_to(tmp_path).as_posix() for path in walked) == found
 
 
