@@ -166,9 +166,9 @@ class HostPeaks:
 class MemoryGrowth:
     """Bytes per 1,000 iterations beyond what the model grew by, and the iterations between which they were measured."""
 
-    per_1000: float
-    start: int
-    end: int
+    per_1000: float = 0.0
+    start: int = 0
+    end: int = 0
 
 
 @dataclass(frozen=True)

@@ -133,12 +133,6 @@ def show_message(text: str) -> None:
             consoles.prose(consoles.err(), "", consoles.escape(line))
 
 
-def show_question(question: str) -> None:
-    """Print a question on standard output; the answer is typed behind it."""
-    consoles.out().print(consoles.escape(question), end="", soft_wrap=True)
-    consoles.out().file.flush()
-
-
 def target_python(given: str | None) -> str:
     """The interpreter to work on; says on standard error which one it is where nobody named or activated it.
 

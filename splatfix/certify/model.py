@@ -33,7 +33,7 @@ class Verdict(str, Enum):
     not be judged, or not all was run."""
 
 
-class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
+class Criterion(Struct, frozen=True):
     """One requirement on a training run, with what was measured."""
 
     code: str
@@ -74,7 +74,7 @@ def first_causes(criteria: Iterable[Criterion]) -> list[Criterion]:
     return sorted(criteria, key=lambda item: vagueness(item.code))
 
 
-class KernelCheck(Struct, frozen=True, forbid_unknown_fields=True):
+class KernelCheck(Struct, frozen=True):
     """One kernel compared with its float64 reference. Errors are relative to the largest reference value."""
 
     name: str
@@ -119,7 +119,7 @@ class KernelCheck(Struct, frozen=True, forbid_unknown_fields=True):
         return self.kind == "native" and self.outcome is Outcome.NOT_MEASURED
 
 
-class SceneRun(Struct, frozen=True, forbid_unknown_fields=True):
+class SceneRun(Struct, frozen=True):
     """One scene trained in the target environment, and its criteria."""
 
     scene: str
@@ -150,7 +150,7 @@ class SceneRun(Struct, frozen=True, forbid_unknown_fields=True):
         return True
 
 
-class Skipped(Struct, frozen=True, forbid_unknown_fields=True):
+class Skipped(Struct, frozen=True):
     """A scene that was not trained."""
 
     scene: str
@@ -161,7 +161,7 @@ NOT_REACHED = "not trained to its end: the run did not come to its end"
 """Why a scene of the suite is skipped in a certificate that is interrupted or unfinished."""
 
 
-class Compared(Struct, frozen=True, forbid_unknown_fields=True):
+class Compared(Struct, frozen=True):
     """One measure of a scene beside the baseline's."""
 
     name: str
@@ -185,7 +185,7 @@ class Compared(Struct, frozen=True, forbid_unknown_fields=True):
         return self.now / self.baseline - 1
 
 
-class SceneComparison(Struct, frozen=True, forbid_unknown_fields=True):
+class SceneComparison(Struct, frozen=True):
     """One scene beside the baseline's."""
 
     scene: str
@@ -196,7 +196,7 @@ class SceneComparison(Struct, frozen=True, forbid_unknown_fields=True):
     """What failed, or why it is not judged."""
 
 
-class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
+class Comparison(Struct, frozen=True):
     """A certificate beside an earlier one, or beside published figures."""
 
     baseline: str
@@ -206,7 +206,7 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     scenes: tuple[SceneComparison, ...]
 
 
-class Mend(Struct, frozen=True, forbid_unknown_fields=True):
+class Mend(Struct, frozen=True):
     """Something in a checkout or its environment that must be mended before the trainer runs as it is."""
 
     code: str
@@ -217,7 +217,7 @@ class Mend(Struct, frozen=True, forbid_unknown_fields=True):
     """It was mended in the scratch copy that was run, so that the trainer came further."""
 
 
-class TestedStack(Struct, frozen=True, forbid_unknown_fields=True):
+class TestedStack(Struct, frozen=True):
     """A stack's own trainer that was certified."""
 
     name: str
@@ -237,7 +237,7 @@ class TestedStack(Struct, frozen=True, forbid_unknown_fields=True):
     """Pretrained weights that could not be had, with the reason; a network kept its random ones."""
 
 
-class Certificate(Struct, frozen=True, forbid_unknown_fields=True):
+class Certificate(Struct, frozen=True):
     """The outcome of one certification."""
 
     verdict: Verdict

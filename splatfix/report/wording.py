@@ -1,13 +1,10 @@
-"""What a reader who never saw a certificate needs, from ``wording.toml``: criteria as statements, what a verdict means, and a
-few words explained."""
+"""What a reader who never saw a certificate needs, from ``wording.toml``: what a verdict means, and a few words explained."""
 
 from splatfix.certify.model import Criterion, Verdict
 from splatfix.core.toml import table_beside
 
 _TEXTS = table_beside(__file__)
 
-TITLES: dict[str, str] = _TEXTS["statements"]
-"""A criterion's code as a statement, which is then met or failed."""
 MEANS: dict[Verdict, str] = {Verdict(name): text for name, text in _TEXTS["verdicts"].items()}
 MEANS_WITHOUT_TRAINING: dict[int, str] = {int(level): text for level, text in _TEXTS["run_levels"].items()}
 """What a passed run level below the training ones means."""
@@ -25,13 +22,6 @@ PARTS: dict[str, str] = _TEXTS["parts"]
 GLOSSARY: tuple[tuple[str, str], ...] = tuple(_TEXTS["glossary"].items())
 
 
-def statement(code: str) -> str:
-    """Return a criterion's statement; its code as words where it has none."""
-    return TITLES.get(code) or code.replace("-", " ").capitalize()
-
-
 def title_of(criterion: Criterion) -> str:
     """Return a criterion's statement; of a check what it asks for, because the codes of checks name problems."""
-    if criterion.code not in TITLES and criterion.required:
-        return criterion.required
-    return statement(criterion.code)
+    return criterion.title or criterion.required

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from smoke_trainer.record import TrainingRecord
 from splatfix.app.certify import exit_code_of, next_step
 from splatfix.certify import criteria
-from splatfix.certify.advice import advised
+from splatfix.certify.criteria.criterion import REGISTERED, SMOKE, Measure, Registered
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.certify.smoke_training import record_of
 from splatfix.core.errors import Exit
@@ -24,6 +23,7 @@ from splatfix.report.html.certificate import certificate_page
 from splatfix.report.view import legend, row
 from splatfix.report.wording import RESULTS
 from tests.certify.conftest import RESULT as RECORDED
+from tests.certify.conftest import trained
 from tests.files import assert_golden
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen
@@ -169,9 +169,9 @@ def test_markdown_holds_strangers_words_as_text(name: str) -> None:
 
 RUN = SceneRun(
     "figurine",
-    criteria.judge(TrainingRecord.of(RECORDED), "torch"),
+    criteria.judge(trained()),
     12.0,
-    RECORDED,
+    record_of(RECORDED),
     log="figurine/trainer.log",
 )
 
@@ -182,7 +182,7 @@ def recorded(**changes: Any) -> Certificate:
 
 def test_a_recorded_run_in_one_row() -> None:
     quality, memory, loss = RECORDED["heldout"], RECORDED["memory"]["host"], RECORDED["train_loss"]
-    run = replace(RUN, result={**RECORDED, "ply": {"bytes": 1234567}})
+    run = replace(RUN, record=record_of({**RECORDED, "ply": {"bytes": 1234567}}))
     found = dict(zip(RESULTS, row(run), strict=True))
     expected = {
         "PLY": "1.23 MB",
@@ -195,31 +195,26 @@ def test_a_recorded_run_in_one_row() -> None:
         "loss": f"{loss['first']:.4f} → {loss['last']:.4f}",
     }
     assert {name: found[name] for name in expected} == expected
-    longer = replace(RUN, result={**RECORDED, "iterations": 7000})
+    longer = replace(RUN, record=record_of({**RECORDED, "iterations": 7000}))
     assert legend([RUN, longer]).startswith("Short run: ") and "Short run" not in legend([longer])
     cuda = {"train": {"allocated": 3 << 30}, "eval": {"allocated": 1 << 30}}
-    assert row(replace(RUN, result={**RECORDED, "memory": {"cuda": cuda}}))[-1] == "3,072 MiB / 1,024 MiB"
+    assert (
+        row(replace(RUN, record=record_of({**RECORDED, "memory": {"cuda": cuda}})))[-1]
+        == "3,072 MiB / 1,024 MiB"
+    )
     assert f"| figurine | ✓ passed | {' | '.join(row(RUN))} |" in as_markdown(recorded())
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        {},
-        {"memory": 3, "heldout": [], "ply": {"bytes": True}, "split": {"train": 5}, "resolution": [1]},
-        {"train_loss": {"first": "x", "last": None}, "gaussians": None, "iterations_per_second": "fast"},
-    ],
-)
-def test_what_is_absent_or_no_number_is_a_dash(result: dict[str, Any]) -> None:
-    run = replace(RUN, result=result, seconds=3.0)
+def test_what_is_absent_is_a_dash() -> None:
+    run = replace(RUN, record=record_of({}), seconds=3.0)
     assert set(row(run)) == {"–", "3 s"}
     as_markdown(recorded(scenes=(run,)))
 
 
 def test_each_failure_has_its_meaning_and_what_to_do() -> None:
     flat = {**RECORDED, "train_loss": {"first": 0.1, "last": 0.1}, "initial_heldout": RECORDED["heldout"]}
-    judged = criteria.judge(TrainingRecord.of(flat), "torch")
-    run = replace(RUN, result=flat, criteria=tuple(advised(item, "gsplat", "cuda") for item in judged))
+    judged = criteria.judge(trained(flat, device="cuda"))
+    run = replace(RUN, record=record_of(flat), criteria=judged)
     failed = recorded(verdict=Verdict.NOT_CERTIFIED, scenes=(run,), kernels=(WRONG,))
     lines = as_markdown(failed).partition("\n## Troubleshooting\n")[2].partition("\n## ")[0].splitlines()
     assert [line.partition(" failed: ")[0] for line in lines if line.startswith("- ")] == [
@@ -233,22 +228,24 @@ def test_each_failure_has_its_meaning_and_what_to_do() -> None:
 
 
 def test_nothing_is_advised_that_ran_already() -> None:
-    for code in ("loss-falls", "gradients-xyz"):
-        failed = Criterion(code, Outcome.FAILED, "", "")
-        assert "--renderer torch" in advised(failed, "torch", "cuda").advice
-        assert "--renderer torch" in advised(failed, "inria", "cpu").advice
-        assert "--renderer" not in advised(failed, "torch", "cpu").advice
+    for code in ("loss-falls", "gradients"):
+        failed = [
+            REGISTERED[code].criterion(Measure(False, ""), trained(renderer=renderer, device=device)).advice
+            for renderer, device in (("torch", "cuda"), ("inria", "cpu"), ("torch", "cpu"))
+        ]
+        assert ["--renderer torch" in advice for advice in failed] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    "item", [*RUN.criteria, Criterion("no-cuda-error", Outcome.MET, "", "")], ids=lambda item: item.code
-)
-def test_every_criterion_has_advice_of_its_own(item: Criterion) -> None:
-    failed = advised(replace(item, outcome=Outcome.FAILED), "gsplat", "cuda")
-    unknown = advised(Criterion("no-such-criterion", Outcome.FAILED, "", ""), "gsplat", "cuda")
-    assert failed.advice not in ("", unknown.advice)
-    assert advised(item, "gsplat", "cuda") == item and not item.advice, "nothing to do about what was met"
-    short = advised(replace(item, outcome=Outcome.UNDETERMINED), "torch", "cpu")
+OF_SMOKE = [item for item in REGISTERED.values() if SMOKE in item.of and item.code != "scene-readable"]
+
+
+@pytest.mark.parametrize("item", OF_SMOKE, ids=lambda item: item.code)
+def test_every_criterion_has_words_of_its_own(item: Registered) -> None:
+    failed = item.criterion(Measure(False, "measured"), trained(device="cuda"))
+    assert failed.advice and failed.why and failed.title and failed.source
+    met = item.criterion(Measure(True, "measured"), trained())
+    assert not met.advice and not met.why, "nothing to do about what was met"
+    short = item.criterion(Measure(False, "measured", undetermined=True), trained())
     assert "100 iterations" in short.advice
 
 
