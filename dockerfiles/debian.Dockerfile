@@ -3,8 +3,8 @@
 # last stage takes lies below /out and /ours and has the date SOURCE_DATE_EPOCH, so that equal content is an equal layer.
 #
 # Build context: splatfix-image/ has base/ (prepare.sh, certificates.pem, which may be empty), packages/ (requirements.txt,
-# constraints.txt, wheels/, splatfix-*.dist-info) and source/ (splatfix as in site-packages, or its wheel). SOURCES is a folder
-# with a checkout and extensions to build, by their place below /opt/splatfix, or with PLACE, the checkout itself.
+# constraints.txt, wheels/) and splatfix.zip (splatfix as in site-packages). SOURCES is a folder with a checkout and extensions
+# to build, by their place below /opt/splatfix, or with PLACE, the checkout itself.
 
 ARG BASE_IMAGE
 # What compiles; of the same system as BASE_IMAGE.
@@ -33,13 +33,12 @@ RUN set -eu; umask 022; \
     fi; \
     mkdir -p /out/opt/splatfix && ln -s /out/opt/splatfix /opt/splatfix; \
     python3 -m venv --symlinks /opt/splatfix/venv; \
-    site="$(echo /opt/splatfix/venv/lib/python3*/site-packages)"; \
-    cp -r /context/splatfix-*.dist-info "${site}/"; \
     pip() { /opt/splatfix/venv/bin/python -B -m pip --disable-pip-version-check "$@"; }; \
     install() { pip install --no-cache-dir --progress-bar off --no-compile --find-links /context/wheels \
         --constraint /context/constraints.txt "$@"; }; \
     install "${TORCH}" --requirement /context/requirements.txt \
-    || { [ -n "${TORCH_INDEX}" ] && install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
+    || { [ -n "${TORCH_INDEX}" ] || exit 1; \
+        install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
     pip freeze --all > /out/opt/splatfix/packages.txt; \
     rm -rf /root/.cache /context/wheels; \
     PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/splatfix/venv/lib >/dev/null || true; \
@@ -79,17 +78,14 @@ ARG PIP_TRUSTED_HOST=""
 ARG SOURCE_DATE_EPOCH=315619200
 ARG SOURCES=sources/
 ARG PLACE=""
-COPY splatfix-image/source/ /context/source/
+COPY splatfix-image/splatfix.zip /context/
 COPY ${SOURCES} /context/sources/${PLACE}
 # What is in the pipe below is files that were just written.
 # hadolint ignore=DL3003,DL4006
 RUN set -eu; umask 022; touch --date="@${SOURCE_DATE_EPOCH}" /epoch; \
     cd /opt/splatfix; site="$(echo venv/lib/python3*/site-packages)"; \
-    for wheel in /context/source/*.whl; do \
-        [ ! -f "${wheel}" ] || { python3 -m zipfile -e "${wheel}" /context/source; rm "${wheel}"; }; \
-    done; \
     rm -rf /context/sources/checkout/splatfix-image; chmod -R a+rX /context/sources; \
-    cp -r /context/source/* "${site}/"; cp -r /context/sources/. .; \
+    python3 -m zipfile -e /context/splatfix.zip "${site}/"; cp -r /context/sources/. .; \
     printf '#!/opt/splatfix/venv/bin/python\nimport sys\nfrom splatfix.cli import main\nsys.exit(main())\n' > venv/bin/splatfix; \
     chmod 755 venv/bin/splatfix; \
     if [ -n "${EXTENSIONS}" ]; then \

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from smoke_trainer.config import PAPER_ITERATIONS, Preset, TrainConfig, preset_for, scaled_to
-from smoke_trainer.data.find import BUDGET_REFINE_EVERY, PublicScene, layout_of, locate, public_scene, survey
+from smoke_trainer.data.find import BUDGET_REFINE_EVERY, FoundScene, layout_of, locate, survey
 from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
-from smoke_trainer.process import require, run_to_pipe
+from smoke_trainer.process import end_with_the_pipe, require
 from smoke_trainer.progress import show_progress
 
 if TYPE_CHECKING:
@@ -26,17 +26,11 @@ if TYPE_CHECKING:
 
 # Fields of TrainConfig that depend on the preset or the scene. The others that are options are taken name for name.
 DECIDED_HERE = ("iterations", "resolution", "background", "strategy", "random_points")
-OPTIONS = Path(__file__).with_name("options.json")
-# Option -> its smallest value.
-MINIMUM = {
-    "iterations": 1,
-    "cap": 1,
-    "random_points": 4,
-    "cache_mb": 0,
-    "checkpoint_every": 0,
-    "evaluate_every": 0,
-    "stop_after": 0,
-}
+# By name, as argparse takes them, with the `least` value of some.
+OPTIONS: Dict[str, Dict[str, Any]] = json.loads(
+    Path(__file__).with_name("options.json").read_text(encoding="utf-8")
+)
+KINDS: Dict[str, Any] = {"int": int, "float": float, "Path": Path}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,12 +40,11 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    kinds: Dict[str, Any] = {"int": int, "float": float, "Path": Path}
-    rows: Dict[str, Dict[str, Any]] = json.loads(OPTIONS.read_text(encoding="utf-8"))
-    for name, row in rows.items():
+    for name, row in OPTIONS.items():
+        settings = {key: value for key, value in row.items() if key != "least"}
         if "type" in row:
-            row["type"] = kinds[row["type"]]
-        p.add_argument(name, **row)
+            settings["type"] = KINDS[row["type"]]
+        p.add_argument(name, **settings)
     return p
 
 
@@ -61,43 +54,42 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
     taken: Dict[str, Any] = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if options.data is not None:
         scene = locate(options.scene, options.data)
-        taken["scene"], public = str(scene.folder), scene.public
+        taken["scene"] = str(scene.folder)
     else:
         folder = Path(options.scene)
-        public = public_scene(folder.resolve().name, layout_of(folder))
-    run = _usual_run(options, public)
-    # The floor was measured for exactly this length and size, and from the preset's own points.
-    is_measured = (options.iterations or run.iterations) == run.iterations
-    is_measured = is_measured and (options.resolution or run.resolution) == run.resolution
-    is_measured = is_measured and options.random_points is None
-    is_public_data = public is not None and options.data is not None
+        scene = FoundScene(folder.resolve().name, folder, layout_of(folder))
+    # What the options do not say: the preset's run, or the paper's at the size that the scene is usually trained at.
+    run = Preset(PAPER_ITERATIONS, TrainConfig.resolution, random_points=TrainConfig.random_points)
+    if options.preset:
+        run = preset_for(Path(options.scene).name, options.preset)
+    elif scene.public is not None:
+        run = replace(run, resolution=scene.public.divisor)
+    strategy = "default"
+    if scene.public is not None and options.data is not None:
+        strategy = "budget"
     config = TrainConfig(
         iterations=options.iterations or run.iterations,
         resolution=options.resolution or run.resolution,
         background=options.background or run.background,
-        strategy=options.strategy or ("budget" if is_public_data else "default"),
+        strategy=options.strategy or strategy,
         random_points=options.random_points or run.random_points,
-        psnr_floor=run.psnr_floor if is_measured else None,
         **taken,
     )
+    # The floor was measured for exactly this length and size, and from the preset's own points.
+    if (config.iterations, config.resolution, options.random_points) == (
+        run.iterations,
+        run.resolution,
+        None,
+    ):
+        config = replace(config, psnr_floor=run.psnr_floor)
     densify = config.densify
-    if public is not None and config.strategy == "budget":
-        densify = replace(densify, budget=public.multiplier, refine_every=BUDGET_REFINE_EVERY)
+    if scene.public is not None and config.strategy == "budget":
+        densify = replace(densify, budget=scene.public.budget, refine_every=BUDGET_REFINE_EVERY)
     if options.cap is not None:
         densify = replace(densify, cap_max=options.cap)
     if options.budget is not None:
         densify = replace(densify, budget=options.budget)
     return scaled_to(replace(config, densify=densify))
-
-
-def _usual_run(options: argparse.Namespace, public: Optional[PublicScene]) -> Preset:
-    """What the options do not say: the preset's run, or the paper's at the size that the scene is usually trained at."""
-    if options.preset:
-        return preset_for(Path(options.scene).name, options.preset)
-    resolution = TrainConfig.resolution
-    if public is not None:
-        resolution = public.divisor
-    return Preset(PAPER_ITERATIONS, resolution, random_points=TrainConfig.random_points)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -118,10 +110,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _check_numbers(options: argparse.Namespace) -> None:
-    for name, smallest in MINIMUM.items():
-        value = getattr(options, name)
-        if value is not None and value < smallest:
-            raise UsageError(f"--{name.replace('_', '-')} must be at least {smallest}")
+    for name, row in OPTIONS.items():
+        value = getattr(options, name.strip("-").replace("-", "_"))
+        if "least" in row and value is not None and value < row["least"]:
+            raise UsageError(f"{name} must be at least {row['least']}")
     if options.resolution is not None and (options.resolution < -1 or options.resolution == 0):
         raise UsageError("--resolution must be a divisor (1, 2, 4, 8), a width in pixels, or -1")
     if options.budget is not None and not 0 < options.budget < math.inf:
@@ -158,27 +150,22 @@ def _train_one(config: TrainConfig) -> TrainingResult:
 
     with show_progress(config.json_progress) as show:
         result = train(config, show)
-    _summarize(config, result)
-    return result
-
-
-def _summarize(config: TrainConfig, result: TrainingResult) -> None:
-    report = result.document
+    record = result.record
     if config.json_progress:
-        _print_json({"event": "end", "status": report["status"], "result": str(config.out / "result.json")})
+        _print_json({"event": "end", "status": record.status, "result": str(config.out / "result.json")})
     if result.error is not None:
         sys.stderr.write(f"{result.error}\n")
-        return
-    psnr = f"{report['heldout']['psnr']:.2f}"
-    if report["initial_heldout"] is not None:
-        psnr = f"{report['initial_heldout']['psnr']:.2f} -> {psnr}"
-    counts = report["gaussians"]
+        return result
+    before = record.initial_heldout or record.heldout
+    counts = record.gaussians
     sys.stderr.write(
-        f"{report['scene']}: {report['status']}, {report['iterations']} iterations, held-out PSNR {psnr} dB, "
-        f"Gaussians {counts['initial']} -> {counts['final']}, results in {config.out}\n"
+        f"{record.scene}: {record.status}, {record.iterations} iterations, "
+        f"held-out PSNR {before.psnr:.2f} -> {record.heldout.psnr:.2f} dB, "
+        f"Gaussians {counts.initial} -> {counts.final}, results in {config.out}\n"
     )
-    if report["status"] == "interrupted":
+    if record.status == "interrupted":
         sys.stderr.write(f"continue with --resume {config.out / 'checkpoint.pt'}\n")
+    return result
 
 
 def _print_json(event: Dict[str, Any]) -> None:
@@ -186,4 +173,5 @@ def _print_json(event: Dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_to_pipe(main))
+    end_with_the_pipe()
+    sys.exit(main())

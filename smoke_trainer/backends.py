@@ -1,4 +1,4 @@
-"""What a run is computed with, apart from the renderer: the device, and our own or an extension's SSIM and kNN.
+"""The parts that a run is computed with, and what really ran: the device, and our own or an extension's SSIM and kNN.
 
 SSIM (Wang et al. 2004) compares two images by the mean, variance and covariance of every 11x11 window, weighted by a
 Gaussian of 1.5 pixels: ((2 m1 m2 + c1) (2 s12 + c2)) / ((m1^2 + m2^2 + c1) (s1^2 + s2^2 + c2)), averaged; 1 for equal ones.
@@ -7,27 +7,21 @@ The distance of a point is the mean of the squared distances to its three neares
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib
 import sys
-from dataclasses import dataclass
-from typing import Any, Callable, Dict
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Optional
 
 import torch
+from torch import Tensor
 
 import splatfix
 from smoke_trainer.errors import RendererUnavailable, UsageError
-from smoke_trainer.identity import implementation_of, library_of
+from smoke_trainer.record import Implementation
 from splatfix.kernels.native import needs_gpu
-
-DEVICES = ("cpu", "cuda", "mps")
-
-
-def use_device(name: str) -> torch.device:
-    """The same as `check_device`, made the current one: extensions launch on that, and events are recorded there."""
-    device = check_device(name)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    return device
 
 
 def check_device(name: str) -> torch.device:
@@ -37,96 +31,155 @@ def check_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise UsageError(f"unknown device {name!r}", hint="choose cpu or cuda") from None
-    if device.type not in DEVICES:
-        raise UsageError(f"cannot train on {name}", hint="choose cpu or cuda")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise _no_device(name, "torch finds no Metal device")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        if torch.version.cuda is None:
-            raise _no_device(name, "this torch was built without CUDA")
-        raise _no_device(name, "torch finds no usable GPU")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise _no_device(name, f"torch finds {torch.cuda.device_count()} GPU(s), counted from cuda:0")
+    reason = ""
     if device.type == "cuda":
-        return torch.device("cuda", device.index or 0)
+        device = torch.device("cuda", device.index or 0)
+        if torch.version.cuda is None and not torch.cuda.is_available():
+            reason = "this torch was built without CUDA"
+        elif not torch.cuda.is_available():
+            reason = "torch finds no usable GPU"
+        elif device.index >= torch.cuda.device_count():
+            reason = f"GPUs that torch finds, counted from cuda:0: {torch.cuda.device_count()}"
+    elif device.type == "mps":
+        if not torch.backends.mps.is_available():
+            reason = "torch finds no Metal device"
+    elif device.type != "cpu":
+        raise UsageError(f"cannot train on {name}", hint="choose cpu or cuda")
+    if reason:
+        raise RendererUnavailable(
+            f"--device {name} is not available: {reason}",
+            "nothing ran; the CPU is never used in its place",
+            "run `splatfix diagnose`, or use --device cpu",
+        )
     return device
 
 
-def _no_device(name: str, reason: str) -> RendererUnavailable:
-    return RendererUnavailable(
-        f"--device {name} is not available: {reason}",
-        "nothing ran; the CPU is never used in its place",
-        "run `splatfix diagnose`, or use --device cpu",
-    )
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """`values` on `device`. A GPU is not waited for: from pageable memory it copies only once all its work before is done, so
+    the values go through pinned memory."""
+    if values.device == device:
+        return values
+    if device.type != "cuda" or values.device.type != "cpu":
+        return values.to(device)
+    # Nothing here holds the pinned copy, and nothing has to: a non-blocking copy marks its block with an event on the current
+    # stream, before which torch's caching host allocator gives it to nobody else.
+    return values.pin_memory().to(device, non_blocking=True)
 
 
-@dataclass
-class CountedKernel:
-    """A function that counts its calls, and the name, version and engine for the report."""
+class Part:
+    """One part of a run, for the report: `name`, `version` and `engine` are what runs, `entry` the function, class or compiled
+    module that does it, `calls` how often; `kind` is the name by which a renderer is chosen."""
 
-    function: Callable[..., Any]
-    name: str
-    version: str
-    engine: str
-    calls: int = 0
+    kind: Optional[str] = None
+    calls = 0
+
+    def __init__(self, name: str, version: object, engine: str, entry: Any) -> None:
+        self.name = name
+        self.version = str(version)
+        self.engine = engine
+        self.entry = entry
+
+    def implementation(self) -> Implementation:
+        """Return the module that the function came from, and its file with its digest; None for what it does not tell."""
+        module = getattr(self.entry, "__module__", None)
+        if isinstance(self.entry, ModuleType):
+            module = self.entry.__name__
+        path, file, sha256 = None, None, None
+        if module is not None:
+            path = library_of(module) or getattr(sys.modules.get(module), "__file__", None)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            # from the entry of sys.path that it was found in
+            known = [parent for parent in Path(path).parents if str(parent) in sys.path]
+            file = Path(path).relative_to(*known[:1]).as_posix()
+        engine = engine_in_use(self.name, self.engine)
+        return Implementation(self.name, self.version, engine, self.kind, module, file, sha256, self.calls)
+
+
+class Kernel(Part):
+    """A function that counts its calls."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         self.calls += 1
-        return self.function(*arguments, **named)
-
-    def implementation(self) -> Dict[str, Any]:
-        return implementation_of(self.function, self.name, self.version, self.engine, self.calls)
+        return self.entry(*arguments, **named)
 
 
-def make_ssim(choice: str, device: torch.device) -> CountedKernel:
+def make_ssim(choice: str, device: torch.device) -> Kernel:
     """`kernels` (ours) or `fused-ssim` (the extension, or its drop-in): (images [B,C,H,W], gt) -> scalar."""
     if choice == "kernels":
-        return _ours("splatfix.kernels.ssim", "fused_ssim", device)
+        return _kernel("splatfix.kernels.ssim", "fused_ssim", device)
     if choice == "fused-ssim":
-        return _extension("fused_ssim", "fused_ssim", device)
+        return _kernel("fused_ssim", "fused_ssim", device)
     raise UsageError(f"unknown SSIM {choice!r}", hint="choose kernels or fused-ssim")
 
 
-def make_knn(choice: str, device: torch.device) -> CountedKernel:
+def make_knn(choice: str, device: torch.device) -> Kernel:
     """`kernels` (ours) or `simple-knn` (the extension, or its drop-in): points [P, 3] -> mean squared distances [P]."""
     if choice == "kernels":
-        return _ours("splatfix.kernels.knn", "distCUDA2", device)
+        return _kernel("splatfix.kernels.knn", "distCUDA2", device)
     if choice == "simple-knn":
-        return _extension("simple_knn._C", "distCUDA2", device)
+        return _kernel("simple_knn._C", "distCUDA2", device)
     raise UsageError(f"unknown kNN {choice!r}", hint="choose kernels or simple-knn")
 
 
-def note_engine(knn: CountedKernel) -> None:
-    """Give it the engine of its latest call: our kNN uses a compiled search tree if one is installed."""
-    last_engine = getattr(sys.modules.get(knn.name), "last_engine", None)
-    if last_engine is not None and last_engine() != "torch":
-        knn.engine = last_engine()
+def _kernel(module: str, function: str, device: torch.device) -> Kernel:
+    if module.startswith("splatfix."):
+        kernel = getattr(importlib.import_module(module), function)
+        return Kernel(module, splatfix.__version__, f"torch-{device.type}", kernel)
+    loaded = import_extension(module, "run `splatfix diagnose`, or omit the option to use our kernel")
+    engine = engine_of(module, device, "use --device cuda, or our kernels")
+    return Kernel(module, getattr(loaded, "__version__", "unknown"), engine, getattr(loaded, function))
 
 
-def _ours(module: str, function: str, device: torch.device) -> CountedKernel:
-    kernel = getattr(importlib.import_module(module), function)
-    return CountedKernel(kernel, module, splatfix.__version__, f"torch-{device.type}")
-
-
-def _extension(module: str, function: str, device: torch.device) -> CountedKernel:
+def import_extension(module: str, hint: str) -> Any:
+    """Import a compiled extension, or a drop-in of it; raises RendererUnavailable with `hint` where that fails."""
     try:
-        loaded = importlib.import_module(module)
-        kernel = getattr(loaded, function)
+        return importlib.import_module(module)
     except Exception as error:  # noqa: BLE001  (a broken extension may raise anything while it loads)
         raise RendererUnavailable(
             f"{module} cannot be imported: {type(error).__name__}: {error}",
-            "it is not installed, or does not match this torch",
-            "run `splatfix diagnose`, or omit the option to use our kernel",
+            "it is not installed, or does not match this torch or this GPU",
+            hint,
         ) from None
-    engine = engine_of(module, device, "use --device cuda, or our kernels")
-    return CountedKernel(kernel, module, str(getattr(loaded, "__version__", "unknown")), engine)
 
 
 def engine_of(module: str, device: torch.device, hint: str) -> str:
-    """What an imported extension runs on; raises RendererUnavailable for one with CUDA code anywhere but on CUDA."""
+    """Name what an imported extension runs on; raises RendererUnavailable for one with CUDA code anywhere but on CUDA."""
     library = library_of(module)
     if library is None:
         return f"torch-{device.type}"
-    if device.type != "cuda" and needs_gpu(library):
+    if device.type != "cuda" and needs_gpu(Path(library)):
         raise RendererUnavailable(f"{module} cannot run on {device.type}", "it has CUDA kernels only", hint)
     return device.type
+
+
+def library_of(module: str) -> Optional[str]:
+    """The compiled file of an imported module or of its extension module; None for splatfix's drop-ins."""
+    for name in (module, f"{module}._C", f"{module}_cuda", f"{module}.csrc"):
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+        if file.endswith((".so", ".pyd")):
+            return str(file)
+    return None
+
+
+def engine_in_use(module: str, engine: str) -> str:
+    """`nvrtc` where the kernels of a module, a drop-in's or ours, ran as CUDA code that NVRTC compiled (see `ran` in
+    splatfix/kernels/nvrtc.py), and the compiled search tree that our kNN used; else what it was said to run on."""
+    package = module.partition(".")[0]
+    kernels = {
+        "splatfix": module.rpartition(".")[2],
+        "fused_ssim": "ssim",
+        "simple_knn": "knn",
+        "diff_surfel_rasterization": "surfels",
+        "gsplat": "gsplat rasterize_to_pixels_3dgs_fwd",
+    }
+    # a drop-in carries a copy of its own
+    compilers = {"splatfix": "splatfix.kernels.nvrtc", "gsplat": "gsplat.csrc._nvrtc"}
+    compiler = sys.modules.get(compilers.get(package, f"{package}._nvrtc"))
+    if getattr(compiler, "ran", {}).get(kernels.get(package, "rasterizer")) == "nvrtc":
+        return "nvrtc"
+    last_engine = getattr(sys.modules.get(module), "last_engine", None)
+    if last_engine is not None and last_engine() not in ("torch", "none"):
+        return str(last_engine())
+    return engine

@@ -55,8 +55,7 @@ class DensifyConfig:
     grow_scale3d: float = 0.01  # of the scene's extent: smaller Gaussians are cloned, larger ones split
     grow_below3d: float = math.inf  # of the scene's extent: larger ones grow only in the smaller half
     min_opacity: float = 0.005  # fainter Gaussians are pruned (MCMC: relocated)
-    max_radius: float = math.inf  # pixels on screen: larger Gaussians are pruned once opacity has been reset
-    max_scale3d: float = 0.1  # of the scene's extent: as above
+    max_scale3d: float = 0.1  # of the scene's extent: larger Gaussians are pruned once opacity has been reset
     cap_max: int = 1_000_000  # MCMC: largest number of Gaussians
     budget: float = 2.0  # budget: final number of Gaussians, or a multiple of the initial one if below 100
     noise_lr: float = 5e5  # MCMC: noise relative to the learning rate of positions

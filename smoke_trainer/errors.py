@@ -9,6 +9,8 @@ EXIT_FAILURE = 1  # training ran and something is wrong
 EXIT_USAGE = 2  # the command or its arguments are wrong
 EXIT_UNKNOWN = 3  # no answer is possible (the renderer cannot run here, the scene cannot be read)
 
+CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
+
 
 class SmokeTrainerError(Exception):
     """Base of all errors that end a run with a message instead of a traceback."""

@@ -13,6 +13,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
+from smoke_trainer.record import CudaMemory, CudaPeak, HostPeaks, Memory, MemoryGrowth
+
 GIB = float(1 << 30)
 MOST_MOMENTS = 300  # of a run, whose every pair is compared
 
@@ -21,35 +23,36 @@ class PeakMemory:
     """Peaks of resident and of CUDA memory, apart for training and evaluation, and what grows beyond the model."""
 
     def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
         self._device = device
-        self._peaks: Dict[str, Dict[str, int]] = {}
-        self._host: Dict[str, int] = {}
+        self._cuda = device.type == "cuda"
         self._start = resident()  # Python, torch and its libraries
         self._peak_rss = 0
+        self._tells_phases = False
+        self._host: Dict[str, int] = {}
+        self._peaks = {"train": CudaPeak(), "eval": CudaPeak()}
         self._used_share: Optional[float] = None
         self._unexplained: List[Tuple[int, int]] = []
         # When the GPU is full, Windows spills to host memory; a Linux driver refuses instead.
-        self.spill: Optional[int] = 0 if self._cuda and under_wsl() else None
+        self.spill: Optional[int] = None
+        if self._cuda and under_wsl():
+            self.spill = 0
 
     def begin(self) -> None:
         """Start a phase: reset the peaks."""
         self._peak_rss = max(self._peak_rss, peak_rss() or 0)
-        reset_host_peak()
+        self._tells_phases = reset_peak_rss()
         if self._cuda:
             torch.cuda.reset_peak_memory_stats(self._device)
 
     def end(self, phase: str) -> None:
-        """End a phase: keep its peaks if they are the highest so far."""
-        host = host_peak()
-        if host is not None:
-            self._host[phase] = max(host, self._host.get(phase, 0))
+        """End a phase, `train` or `eval`: keep its peaks if they are the highest so far."""
+        self._host[phase] = max(self._host.get(phase, 0), peak_rss() or 0)
         if self._cuda:
-            before = self._peaks.get(phase, {"allocated": 0, "reserved": 0})
-            self._peaks[phase] = {
-                "allocated": max(int(torch.cuda.max_memory_allocated(self._device)), before["allocated"]),
-                "reserved": max(int(torch.cuda.max_memory_reserved(self._device)), before["reserved"]),
-            }
+            before = self._peaks[phase]
+            self._peaks[phase] = CudaPeak(
+                allocated=max(torch.cuda.max_memory_allocated(self._device), before.allocated or 0),
+                reserved=max(torch.cuda.max_memory_reserved(self._device), before.reserved or 0),
+            )
 
     def sample(self, iteration: int, explained: int) -> Dict[str, float]:
         """Current memory in GiB: resident on a CPU; on CUDA allocated and reserved, and under WSL2 what has spilled.
@@ -63,36 +66,29 @@ class PeakMemory:
                 return {}
             self._unexplained.append((iteration, held - explained))
             return {"rss_gb": held / GIB}
-        allocated = int(torch.cuda.memory_allocated(self._device))
-        reserved = int(torch.cuda.memory_reserved(self._device))
+        allocated = torch.cuda.memory_allocated(self._device)
+        reserved = torch.cuda.memory_reserved(self._device)
         self._unexplained.append((iteration, allocated - explained))
         free, total = torch.cuda.mem_get_info(self._device)
         self._used_share = max(self._used_share or 0.0, 1.0 - free / total)
         series = {"vram_allocated_gb": allocated / GIB, "vram_reserved_gb": reserved / GIB}
         if self.spill is not None:
-            spilled = spilled_bytes(reserved, free, total)
+            # At least so much is in host memory: what is reserved beyond all that the GPU has in use. A lower bound, for
+            # other processes may use the GPU as well: 0 does not prove that nothing spilled.
+            spilled = max(0, reserved - (total - free))
             self.spill = max(self.spill, spilled)
             series["vram_spill_gb"] = spilled / GIB
         return series
 
-    def summary(self) -> Dict[str, Any]:
-        """The peaks so far, for result.json: `host` is None where the system does not tell the phases apart, `cuda` on a CPU."""
-        rss = peak_rss()
-        if rss is not None:  # resetting the peak of a phase may have reset that of the process
-            rss = max(rss, self._peak_rss)
-        host = None
-        if len(self._host) == 2:
-            host = {**self._host, "start": self._start}
-        cuda = None
+    def summary(self) -> Memory:
+        """Return the peaks so far, of a run that trained and evaluated."""
+        host, cuda = None, None
+        if self._tells_phases:
+            host = HostPeaks(self._start, **self._host)
         if self._cuda:
-            cuda = {
-                "eval": self._peaks.get("eval"),
-                "train": self._peaks.get("train"),
-                "spill": self.spill,
-                "used_share": self._used_share,
-            }
-        grown = growth(self._unexplained)
-        return {"rss": rss, "limit": memory_limit(), "host": host, "growth": grown, "cuda": cuda}
+            cuda = CudaMemory(**self._peaks, used_share=self._used_share, spill=self.spill)
+        rss = max(self._peak_rss, peak_rss() or 0)
+        return Memory(rss or None, memory_limit(), host, growth(self._unexplained), cuda)
 
 
 def give_back() -> None:
@@ -107,7 +103,7 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def growth(samples: List[Tuple[int, int]]) -> Optional[Dict[str, float]]:
+def growth(samples: List[Tuple[int, int]]) -> Optional[MemoryGrowth]:
     """Growth over the second half of a run, given (iteration, bytes): the median of all pairs' slopes (Theil 1950, Sen
     1968), which single jumps do not move, by 1,000 iterations; None where fewer than two moments were sampled there."""
     later = samples[len(samples) // 2 :]
@@ -119,19 +115,11 @@ def growth(samples: List[Tuple[int, int]]) -> Optional[Dict[str, float]]:
         for earlier, before in later[:index]:
             slopes.append((held - before) / (iteration - earlier))
     slopes.sort()
-    return {"per_1000": 1000.0 * slopes[len(slopes) // 2], "from": later[0][0], "to": later[-1][0]}
-
-
-def spilled_bytes(reserved: int, free: int, total: int) -> int:
-    """Bytes that are at least in host memory: what the process has reserved beyond all that the GPU has in use.
-
-    A lower bound, because other processes may use the GPU as well: 0 does not prove that nothing spilled.
-    """
-    return max(0, reserved - (total - free))
+    return MemoryGrowth(1000.0 * slopes[len(slopes) // 2], later[0][0], later[-1][0])
 
 
 def under_wsl(version: Path = Path("/proc/version")) -> bool:
-    """Whether this Linux runs in WSL, by its kernel version."""
+    """Tell whether this Linux runs in WSL, by its kernel version."""
     try:
         return "microsoft" in version.read_text(encoding="utf-8").lower()
     except OSError:
@@ -141,29 +129,36 @@ def under_wsl(version: Path = Path("/proc/version")) -> bool:
 def resident() -> Optional[int]:
     """Resident memory of this process in bytes; None where there is no /proc."""
     try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf(
-            "SC_PAGE_SIZE"
-        )
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     except OSError:
         return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def reset_host_peak() -> None:
-    """Let the peak of resident memory begin anew (Linux: proc_pid_clear_refs(5)); elsewhere nothing happens."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def host_peak() -> Optional[int]:
-    """The highest resident memory in bytes since `reset_host_peak`; None where there is no /proc."""
+def reset_peak_rss() -> bool:
+    """Let `peak_rss` begin anew, and tell whether it does (Linux: proc_pid_clear_refs(5))."""
     try:
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
+        return False
+    return True
+
+
+def peak_rss() -> Optional[int]:
+    """The highest resident memory of this process in bytes, on Linux since `reset_peak_rss`; None on Windows."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    # Not first: on Linux it is also the peak of the process that started this one (514 MiB instead of 14, measured).
+    try:
+        import resource
+    except ImportError:  # Windows
         return None
-    for line in lines:
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) << 10
-    return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if sys.platform != "darwin":  # macOS counts in bytes, others in KiB: getrusage(2) of both
+        peak *= 1024
+    return int(peak)
 
 
 def memory_limit(root: Path = Path("/")) -> Optional[int]:
@@ -192,18 +187,6 @@ def memory_limit(root: Path = Path("/")) -> Optional[int]:
         with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
             total = min(total, int(mount.joinpath(*parts[:depth], name).read_text(encoding="ascii")))
     return int(total)
-
-
-def peak_rss() -> Optional[int]:
-    """The highest resident memory of this process in bytes; None on Windows."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if sys.platform != "darwin":  # Linux counts in KiB, macOS in bytes: getrusage(2) of both
-        peak *= 1024
-    return int(peak)
 
 
 def largest_tensors(names: Mapping[int, str], top: int = 15) -> List[Dict[str, Any]]:

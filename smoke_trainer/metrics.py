@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Callable, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from smoke_trainer.errors import SceneError
+from smoke_trainer.record import ImageQuality
 
 MAX_PSNR = 100.0  # dB, of two equal images
 MIN_MASK_SHARE = 1e-9  # so that nothing is divided by 0
 Ssim = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Quality:
-    """Means over some views; PSNR in dB from each whole image's mean squared error.
-
-    `lpips` is None where it was not measured; then `lpips_note` says why.
-    """
-
-    psnr: float
-    ssim: float
-    l1: float
-    views: int
-    lpips: Optional[float] = None
-    lpips_note: str = "not measured: LPIPS is part of the last evaluation only"
 
 
 class Loss(NamedTuple):
@@ -54,11 +39,6 @@ def photometric_loss(
     if mask is not None:  # masked pixels add nothing to the sum, and must not count in the mean
         squared_error = squared_error / mask.mean().clamp_min(MIN_MASK_SHARE)
     return Loss(total, l1, similarity, squared_error)
-
-
-def psnr(rendered: Tensor, gt: Tensor) -> float:
-    """Peak signal-to-noise ratio in dB for values in 0..1."""
-    return psnr_from(float(torch.mean((rendered - gt) ** 2)))
 
 
 def psnr_from(error: float) -> float:
@@ -90,8 +70,8 @@ class QualityMean:
         similarity = float(self._ssim(rendered[None], gt[None]))
         self._rows.append([value, similarity, float((rendered - gt).abs().mean()) / share])
 
-    def result(self) -> Quality:
-        """The means; raises SceneError where no pixel of any view counts."""
+    def result(self) -> ImageQuality:
+        """The means, without LPIPS; raises SceneError where no pixel of any view counts."""
         count = len(self._rows)
         if count == 0:
             raise SceneError(
@@ -100,4 +80,5 @@ class QualityMean:
                 "check the masks: black hides a pixel, white lets it count",
             )
         mean_psnr, ssim, l1 = (sum(column) / count for column in zip(*self._rows))
-        return Quality(mean_psnr, ssim, l1, count)
+        note = "not measured: LPIPS is part of the last evaluation only"
+        return ImageQuality(mean_psnr, ssim, l1, count, lpips_note=note)

@@ -48,7 +48,7 @@ class Gaussians:
         return self.params["xyz"].device
 
     def optimizer_steps(self) -> int:
-        """As Adam counted them, for the positions."""
+        """Return how many Adam counted, for the positions."""
         return int(self.optimizer.state.get(self.params["xyz"], {}).get("step", 0))
 
     def raise_sh_degree(self) -> None:
@@ -64,7 +64,7 @@ class Gaussians:
         return torch.exp(self.params["scaling"])
 
     def tensors(self) -> Dict[int, str]:
-        """What each of the model's tensors is, by its `id`: parameters and Adam's moments."""
+        """Name the model's tensors, by their `id`: parameters and Adam's moments."""
         named: Dict[int, str] = {}
         for name, parameter in self.params.items():
             named[id(parameter)] = f"parameter {name}"
@@ -101,7 +101,7 @@ def make_adam(params: Dict[str, Tensor], lrs: LearningRates) -> Tuple[torch.opti
 
 
 def fused_adam_works(device: torch.device) -> bool:
-    """Whether this torch has a fused Adam for the device, by one step of a single number.
+    """Tell whether this torch has a fused Adam for the device, by one step of a single number.
 
     Asking the constructor is not enough: torch 1.13 accepts `fused=True` on the CPU and fails at the first step.
     """

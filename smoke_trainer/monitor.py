@@ -18,19 +18,50 @@ from typing import Any, DefaultDict, Dict, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
+from smoke_trainer.backends import to_device
 from smoke_trainer.densify.strategies import DensifyEvent
-from smoke_trainer.errors import TrainingFailed, UsageError
+from smoke_trainer.errors import CPU_HINT, TrainingFailed, UsageError
 from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
-from smoke_trainer.timing import OtherPrograms, StepTimer
-from smoke_trainer.transfer import to_device
+from smoke_trainer.record import GroupGradients, Reached, TrainLoss
 from smoke_trainer.updates import UpdateCheck
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
 TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "pruned")
 SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
+
+
+class StepTimer:
+    """Times the phases of one iteration: by the clock on a CPU, by events on a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self.marks: List[Tuple[str, Any]] = []
+
+    def start(self) -> None:
+        self.marks = [("start", self._now())]
+
+    def lap(self, name: str) -> None:
+        self.marks.append((name, self._now()))
+
+    def milliseconds(self, marks: List[Tuple[str, Any]]) -> Dict[str, float]:
+        """Duration of each phase, given the `marks` of an iteration; on a GPU only after a synchronisation."""
+        durations = {}
+        for (_, begin), (name, end) in zip(marks, marks[1:]):
+            if self._cuda:
+                durations[name] = begin.elapsed_time(end)
+            else:
+                durations[name] = 1e3 * (end - begin)
+        return durations
+
+    def _now(self) -> Any:
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
+        event.record()
+        return event
 
 
 class _Step(NamedTuple):
@@ -42,62 +73,6 @@ class _Step(NamedTuple):
     loss: Loss
     norms: Dict[str, Tensor]
     marks: List[Tuple[str, Any]]
-    processor_ms: Optional[float]
-
-
-class GradientStats:
-    """Norms of each parameter group's gradient over the run, and which Gaussians were reached by one."""
-
-    def __init__(self) -> None:
-        self.norms: Dict[str, List[float]] = {name: [] for name in GROUPS}
-        self._reached: Optional[Tensor] = None
-        self._reached_steps = 0
-
-    def reach(self, model: Gaussians) -> None:
-        """After a backward pass: which Gaussians have a gradient, gathered until their number changes; no GPU is waited for."""
-        grads = [model.params[name].grad for name in ("xyz", "opacity")]
-        known = [(grad != 0).any(dim=1) for grad in grads if grad is not None]
-        if not known:
-            return
-        now = torch.stack(known).any(dim=0)
-        # New rows stand for other Gaussians than the old ones: the gathering starts again.
-        if self._reached is not None and len(self._reached) == len(now):
-            self._reached = now | self._reached
-            self._reached_steps += 1
-        else:
-            self._reached = now
-            self._reached_steps = 1
-
-    def reached(self) -> Dict[str, Any]:
-        """The share of the Gaussians that a gradient reached in the last steps, in which their number stood."""
-        share = None
-        if self._reached is not None:
-            share = float(self._reached.float().mean())
-        return {"share": share, "steps": self._reached_steps}
-
-    def add(self, norms: Dict[str, float]) -> None:
-        """Add one iteration; `norms` omits a group that has no gradient (higher SH at degree 0)."""
-        for name, value in norms.items():
-            self.norms[name].append(value)
-
-    def summary(self) -> Dict[str, Dict[str, Any]]:
-        """By group: number of steps, of zero and non-finite ones; min, median and max of the finite norms."""
-        return {name: _summarized(values) for name, values in self.norms.items()}
-
-
-def _summarized(norms: List[float]) -> Dict[str, Any]:
-    finite = [norm for norm in norms if math.isfinite(norm)]
-    smallest, median, largest = None, None, None
-    if finite:
-        smallest, median, largest = min(finite), statistics.median(finite), max(finite)
-    return {
-        "steps": len(norms),
-        "zero_steps": finite.count(0.0),
-        "non_finite_steps": len(norms) - len(finite),
-        "min": smallest,
-        "median": median,
-        "max": largest,
-    }
 
 
 def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
@@ -122,19 +97,17 @@ class Monitor:
     ) -> None:
         self.timer = StepTimer(device)
         self.memory = PeakMemory(device)
-        self.others = OtherPrograms()
-        self.gradients = GradientStats()
         self.updates = UpdateCheck()
         self.losses: List[float] = []
-        self.changed = 0  # the last iteration that added or removed Gaussians
-        self.eventful: List[int] = []  # iterations that had more to do than others
-        self.costs: List[float] = []  # ms of each iteration: of the processor, or of the GPU
+        self.norms: Dict[str, List[float]] = {name: [] for name in GROUPS}  # of each group's gradient
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
         self.latest: Dict[str, float] = {}  # what a progress line has of the latest recorded iteration
         self.counts = {"cloned": 0, "split": 0, "pruned": 0}
         self.opacity_resets = 0
         self.peak_gaussians = 0
         self._device = device
+        self._reached: Optional[Tensor] = None
+        self._reached_steps = 0
         self._pending: List[_Step] = []
         self._explained = 0
         self._out = out
@@ -143,6 +116,42 @@ class Monitor:
         self._board: Any = None
         if tensorboard:
             self._board = _summary_writer(out)
+
+    def reach(self, model: Gaussians) -> None:
+        """After a backward pass: which Gaussians have a gradient, gathered until their number changes; no GPU is waited for."""
+        grads = [model.params[name].grad for name in ("xyz", "opacity")]
+        known = [(grad != 0).any(dim=1) for grad in grads if grad is not None]
+        if not known:
+            return
+        now = torch.stack(known).any(dim=0)
+        # New rows stand for other Gaussians than the old ones: the gathering starts again.
+        if self._reached is not None and len(self._reached) == len(now):
+            self._reached = now | self._reached
+            self._reached_steps += 1
+        else:
+            self._reached = now
+            self._reached_steps = 1
+
+    def reached(self) -> Reached:
+        """Return the share of the Gaussians that a gradient reached in the last steps, in which their number stood."""
+        if self._reached is None:
+            return Reached()
+        return Reached(float(self._reached.float().mean()), self._reached_steps)
+
+    def gradients(self) -> Dict[str, GroupGradients]:
+        """Return the number of each group's steps, of zero and non-finite ones; min, median and max of the finite norms."""
+        groups = {}
+        for name, norms in self.norms.items():
+            finite = [norm for norm in norms if math.isfinite(norm)]
+            groups[name] = GroupGradients(
+                steps=len(norms),
+                zero_steps=finite.count(0.0),
+                non_finite_steps=len(norms) - len(finite),
+                min=min(finite, default=None),
+                median=statistics.median(finite) if finite else None,
+                max=max(finite, default=None),
+            )
+        return groups
 
     def rewind(self, iteration: int) -> None:
         """Drop the records after an iteration, for a run that resumes there in the folder of a run that went further."""
@@ -174,13 +183,8 @@ class Monitor:
         self.counts["pruned"] += event.pruned
         self.opacity_resets += int(event.opacity_reset)
         self.peak_gaussians = max(self.peak_gaussians, gaussians)
-        if event.cloned or event.split or event.pruned:
-            self.changed = iteration
-        if event != DensifyEvent():
-            self.eventful.append(iteration)
-        marks, processor_ms = self.timer.marks(), self.timer.processor_ms()
         scalars = Loss(*(scalar.detach() for scalar in loss))  # without the graph, which would be kept alive
-        self._pending.append(_Step(iteration, gaussians, event, scalars, norms, marks, processor_ms))
+        self._pending.append(_Step(iteration, gaussians, event, scalars, norms, self.timer.marks))
         self.timer.lap("record")
         if len(self._pending) >= FLUSH_EVERY:
             self.flush()
@@ -194,24 +198,23 @@ class Monitor:
         memory: Dict[str, float] = {}
         if pending:
             memory = self.memory.sample(pending[-1].iteration, self._explained)
-        failed_at: Optional[int] = None
+        failed: List[int] = []
         for step, scalars in zip(pending, self._scalars(pending)):
             line = {**self._measured(step, scalars), **memory}
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
             self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
-            if failed_at is None and line["loss"] is None:
-                failed_at = step.iteration
-        self.others.sample(len(self.costs))
+            if line["loss"] is None:
+                failed.append(step.iteration)
         if (held := resident()) is not None:
             self.latest["rss_gb"] = round(held / GIB, 3)
         self._file.flush()
         self.phases["record"] += time.perf_counter() - began
-        if failed_at is not None:
+        if failed:
             raise TrainingFailed(
-                f"the loss is not a number at iteration {failed_at}",
+                f"the loss is not a number at iteration {failed[0]}",
                 "the renderer or SSIM returned infinite values, or a gradient exploded",
-                "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault",
+                CPU_HINT,
             )
 
     def _scalars(self, steps: List[_Step]) -> List[List[float]]:
@@ -228,14 +231,11 @@ class Monitor:
         """One iteration, with its losses and norms, as a line of metrics.jsonl, and into what the report sums up."""
         total, l1, ssim, squared_error = scalars[: len(step.loss)]
         milliseconds = self.timer.milliseconds(step.marks)
-        cost = step.processor_ms
-        if cost is None:
-            cost = sum(milliseconds.values())
-        self.costs.append(cost)
         for name, value in milliseconds.items():
             self.phases[name] += value / 1e3
         norms = dict(zip(step.norms, scalars[len(step.loss) :]))
-        self.gradients.add(norms)
+        for name, norm in norms.items():
+            self.norms[name].append(norm)
         self.losses.append(total)
         return {
             "iteration": step.iteration,
@@ -252,12 +252,12 @@ class Monitor:
             "ms": {name: round(value, 3) for name, value in milliseconds.items()},
         }
 
-    def smoothed_loss(self) -> Tuple[Optional[float], Optional[float]]:
-        """Mean loss over the first and over the last iterations."""
+    def train_loss(self) -> TrainLoss:
+        """Return the mean loss over the first and over the last iterations."""
+        if not self.losses:
+            return TrainLoss()
         first, last = self.losses[:SMOOTHED_OVER], self.losses[-SMOOTHED_OVER:]
-        if not first:
-            return None, None
-        return statistics.fmean(first), statistics.fmean(last)
+        return TrainLoss(statistics.fmean(first), statistics.fmean(last))
 
     def close(self) -> None:
         """Close the files. On a full disk the rest stays unwritten; the run has reported that already."""
@@ -295,19 +295,20 @@ def _json_number(value: float) -> Optional[float]:
 
 def _summary_writer(out: Path, purge_step: Optional[int] = None) -> Any:
     """torch's writer; readers ignore what earlier files in the folder have from `purge_step` on."""
+    without = "or omit the option: metrics.jsonl holds the same series"
     try:
         from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter(str(out / "tensorboard"), purge_step=purge_step)  # type: ignore[no-untyped-call, unused-ignore]
     except ImportError:
         raise UsageError(
             "--tensorboard needs the package tensorboard, which is not installed",
             "torch writes event files with it",
-            "pip install tensorboard, or omit the option: metrics.jsonl holds the same series",
+            f"pip install tensorboard, {without}",
         ) from None
-    try:
-        return SummaryWriter(str(out / "tensorboard"), purge_step=purge_step)  # type: ignore[no-untyped-call, unused-ignore]
     except RuntimeError as error:  # "can't start new thread": a limit of processes or of memory
         raise UsageError(
             f"--tensorboard cannot write its files: {error}",
             "its writer is a thread, and this process may start no further one",
-            "raise the limit (ulimit -u, --pids-limit), or omit the option: metrics.jsonl holds the same series",
+            f"raise the limit (ulimit -u, --pids-limit), {without}",
         ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Collection, Dict, List, Tuple
 
@@ -25,8 +26,7 @@ _TYPES = {
 }
 _ORDERS = {"binary_little_endian": "<", "binary_big_endian": ">", "ascii": "<"}
 _MAX_HEADER = 65536
-_CHUNK = 4 << 20
-_LONGEST_WORD = 1000
+_LONGEST_NUMBER = 32  # bytes of a text, on average
 MAX_REST = 24  # higher coefficients per channel: spherical harmonics of degree four
 
 
@@ -70,9 +70,23 @@ def read_vertices(path: Path, names: Collection[str]) -> Dict[str, Array]:
     """The vertex properties of these names that the file has, each [N]; raises SceneError for a damaged file."""
     data = content_of(path)
     form, count, fields, body = _parse_header(path, data)
-    short = _damaged(path, f"the header states {count} vertices, the file has fewer")
+    short = _damaged(
+        path, f"the header states {count} vertices, the file has fewer, or values that are not numbers"
+    )
     if form == "ascii":
-        table = _numbers(path, data, body, count * len(fields), short).reshape(count, len(fields))
+        numbers = count * len(fields)
+        if numbers > 20 * MAX_POINTS:
+            raise too_large(path, f"{20 * MAX_POINTS} numbers")
+        with warnings.catch_warnings():
+            # Where something is no number NumPy 2 raises; before that it warns, and ends there.
+            warnings.simplefilter("ignore")
+            try:
+                table = np.fromstring(data[body : body + _LONGEST_NUMBER * numbers], sep=" ")
+            except ValueError:
+                raise short from None
+        if len(table) < numbers:
+            raise short
+        table = table[:numbers].reshape(count, len(fields))
         with np.errstate(invalid="ignore"):  # a number too large for its type; points far out are left out
             return {
                 name: table[:, at].astype(kind) for at, (name, kind) in enumerate(fields) if name in names
@@ -82,33 +96,6 @@ def read_vertices(path: Path, names: Collection[str]) -> Dict[str, Array]:
         raise short
     vertices = np.frombuffer(data, dtype=layout, count=count, offset=body)
     return {name: vertices[name].astype(kind) for name, kind in fields if name in names}
-
-
-def _numbers(path: Path, data: Content, start: int, count: int, short: SceneError) -> Array:
-    """The first `count` numbers of a text, read in parts, for its words take twenty times its memory."""
-    if count > len(data) - start:
-        raise short
-    if count > 20 * MAX_POINTS:
-        raise too_large(path, f"{20 * MAX_POINTS} numbers")
-    numbers, filled, rest = np.empty(count), 0, b""
-    while filled < count:
-        part = data[start : start + _CHUNK]
-        start += len(part)
-        texts = (rest + part).split()
-        rest = b""
-        if texts and part and not part[-1:].isspace():
-            rest = texts.pop()  # the next part goes on with it
-        try:
-            values = np.array(texts[: count - filled], dtype=np.float64)
-        except ValueError:
-            values = None
-        if values is None or len(rest) > _LONGEST_WORD:
-            raise _damaged(path, "a vertex has values that are not numbers")
-        numbers[filled : filled + len(values)] = values
-        filled += len(values)
-        if not part and filled < count:
-            raise short
-    return numbers
 
 
 def read_points(path: Path) -> PointCloud:

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from smoke_trainer.errors import PackageMissing
 
-BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 # Module -> the name of its package.
 PACKAGES: Dict[str, str] = {"torch": "torch", "numpy": "numpy", "PIL": "Pillow"}
-
-
 NEEDS = "the smoke trainer needs torch, numpy and Pillow"
 
 
-def require(modules: Tuple[str, ...] = tuple(PACKAGES)) -> None:
-    """Import these modules; raises PackageMissing that names all that are not installed, or the first that does not load."""
+def require() -> None:
+    """Import the packages; raises PackageMissing that names all that are not installed, or the first that does not load."""
     missing: List[str] = []
-    for module in modules:
+    for module, package in PACKAGES.items():
         try:
             importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name != module:
+        except (ImportError, OSError) as error:
+            if isinstance(error, ModuleNotFoundError) and error.name == module:
+                missing.append(package)
+            else:  # a shared library is missing or does not match, or a part of it is not there
                 raise _broken(module, error) from None
-            missing.append(PACKAGES[module])
-        except (ImportError, OSError) as error:  # a shared library that is missing or does not match
-            raise _broken(module, error) from None
     if missing:
         raise PackageMissing(
             f"{sys.executable} lacks {', '.join(missing)}",
@@ -71,16 +66,7 @@ class GracefulInterrupt:
         self.requested = True
 
 
-def run_to_pipe(command: Callable[[], int]) -> int:
-    """The command's exit code, or BROKEN_PIPE if the reader of its standard output has gone (`... | head`)."""
-    try:
-        try:
-            code = command()
-        finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()  # at exit its failure could not be caught
-        return code
-    except BrokenPipeError:
-        # Discard the buffer, or Python would flush it again at exit, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+def end_with_the_pipe() -> None:
+    """End without a word, as other programs do, where the reader of standard output has gone (`... | head`)."""
+    if hasattr(signal, "SIGPIPE"):  # not on Windows
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)

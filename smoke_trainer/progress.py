@@ -1,16 +1,30 @@
-"""Progress while training: JSON lines on stdout, a live line on a terminal (with rich), plain lines elsewhere."""
+"""Progress while training: JSON lines on stdout, a live line on a terminal (with rich), plain lines elsewhere.
+
+Standard library only, and rich where it is: splatfix certify imports `words`, so that terminal, log and report say the same.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional
 
 PLAIN_EVERY = 1.0  # seconds between two lines
 LIVE_EVERY = 0.1  # seconds between two updates of the live line
+# In the order in which they are shown.
+FORMS = {
+    "iterations_per_second": "{:.1f} it/s",
+    "loss": "loss {:.4f}",
+    "psnr": "PSNR {:.2f} dB",
+    "heldout_psnr": "held-out {:.2f} dB",
+    "gaussians": "{:.0f} Gaussians",
+    "vram_allocated_gb": "VRAM {:.2f} GiB",
+    "rss_gb": "host memory {:.2f} GiB",
+}
 
 
 @dataclass(frozen=True)
@@ -44,54 +58,52 @@ def show_progress(as_json: bool) -> Iterator[Show]:
     if as_json:
         yield _throttled(PLAIN_EVERY, _as_json)
         return
-    console = _rich_console() if sys.stderr.isatty() else None
-    if console is None:
+    is_live = sys.stderr.isatty()
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+    except ImportError:  # it is optional
+        is_live = False
+    if not is_live:
         yield _throttled(PLAIN_EVERY, _as_line)
         return
-    from rich.progress import BarColumn, Progress, TextColumn  # optional
-
     columns = (
         BarColumn(bar_width=None),
         TextColumn("{task.fields[summary]}"),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("training", total=None, summary="")
 
         def show(state: ProgressState) -> None:
-            bar.update(task, total=state.iterations, completed=state.iteration, summary=summary(state))
+            bar.update(task, total=state.iterations, completed=state.iteration, summary=words(vars(state)))
 
         yield _throttled(LIVE_EVERY, show)
 
 
-def summary(state: ProgressState) -> str:
+def words(state: Mapping[str, Any], left: bool = True) -> str:
     """`iteration 120 of 200, 4.1 it/s, loss 0.0832, PSNR 21.30 dB, held-out 20.91 dB, 5312 Gaussians, VRAM 1.20 GiB, host
-    memory 2.10 GiB, 0:20 left`, without what is unknown; the words of splatfix certify, which a test compares."""
-    parts = [f"iteration {state.iteration} of {state.iterations}", f"{state.iterations_per_second:.1f} it/s"]
-    if state.loss is not None:
-        parts.append(f"loss {state.loss:.4f}")
-    if state.psnr is not None:
-        parts.append(f"PSNR {state.psnr:.2f} dB")
-    if state.heldout_psnr is not None:
-        parts.append(f"held-out {state.heldout_psnr:.2f} dB")
-    plural = "" if state.gaussians == 1 else "s"
-    parts.append(f"{state.gaussians} Gaussian{plural}")
-    if state.vram_allocated_gb is not None:
-        parts.append(f"VRAM {state.vram_allocated_gb:.2f} GiB")
-    if state.rss_gb is not None:
-        parts.append(f"host memory {state.rss_gb:.2f} GiB")
-    remaining = state.iterations - state.iteration
-    if remaining and state.iterations_per_second:
-        parts.append(f"{_duration(remaining / state.iterations_per_second)} left")
+    memory 2.10 GiB, 0:20 left`, without what is not known; "" where not even the iteration is.
+
+    VRAM is what tensors hold, host memory what is resident; `left` says whether the time that is left is told.
+    """
+    known = {}
+    for name, value in state.items():
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            known[name] = float(value)
+    done, total = known.get("iteration"), known.get("iterations")
+    if done is None or total is None:
+        return ""
+    parts = [f"iteration {done:.0f} of {total:.0f}"]
+    parts += [form.format(known[name]) for name, form in FORMS.items() if name in known]
+    speed = known.get("iterations_per_second")
+    if left and speed and total > done:
+        minutes, seconds = divmod(round((total - done) / speed), 60)
+        hours, minutes = divmod(minutes, 60)
+        clock = f"{minutes}:{seconds:02d}"
+        if hours:
+            clock = f"{hours}:{minutes:02d}:{seconds:02d}"
+        parts.append(f"{clock} left")
     return ", ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    """`2:05`, `1:02:05`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}:{minutes:02d}:{rest:02d}"
-    return f"{minutes}:{rest:02d}"
 
 
 def _throttled(seconds: float, show: Show) -> Show:
@@ -114,18 +126,9 @@ def _throttled(seconds: float, show: Show) -> Show:
 
 
 def _as_json(state: ProgressState) -> None:
-    sys.stdout.write(json.dumps(dict(state.as_json(), event="progress")) + "\n")
+    sys.stdout.write(json.dumps({**state.as_json(), "event": "progress"}) + "\n")
     sys.stdout.flush()
 
 
 def _as_line(state: ProgressState) -> None:
-    sys.stderr.write(f"{summary(state)}\n")
-
-
-def _rich_console() -> Any:
-    """rich's console for standard error, or None if rich is not installed (it is optional)."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
-    return Console(stderr=True)
+    sys.stderr.write(f"{words(vars(state))}\n")

@@ -20,11 +20,10 @@ import torch
 from torch import Tensor
 
 import splatfix
-from smoke_trainer.backends import engine_of
+from smoke_trainer.backends import Part, engine_of, import_extension, to_device
 from smoke_trainer.data.scene import View
 from smoke_trainer.errors import RendererUnavailable, UsageError
 from smoke_trainer.model import Splats
-from smoke_trainer.transfer import to_device
 from splatfix.kernels import rasterizer
 
 NEAR, FAR = 0.01, 100.0
@@ -113,16 +112,8 @@ class RenderOutput:
         return norms
 
 
-class Renderer:
-    """Renders splats. For the report: `kind` is the name it is chosen by, `name`, `version` and `engine` what really runs,
-    `entry` the function or compiled module that does it, `calls` how often."""
-
-    kind = ""
-    name = ""
-    version = ""
-    engine = ""
-    entry: Any = None
-    calls = 0
+class Renderer(Part):
+    """Renders splats."""
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
         """Render with gradients to all of `splats`; background [3]."""
@@ -150,47 +141,37 @@ def reference_settings(
     }
 
 
-class TorchRenderer(Renderer):
-    """Our own rasterizer in PyTorch, on any device."""
-
-    kind = "torch"
-    name = "splatfix.kernels.rasterizer"
-
-    def __init__(self, device: torch.device, antialiasing: bool) -> None:
-        self._antialiasing = antialiasing
-        self.version = splatfix.__version__
-        self.engine = f"torch-{device.type}"
-        self.entry = rasterizer.rasterize
-
-    def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
-        self.calls += 1
-        settings = rasterizer.GaussianRasterizationSettings(
-            **reference_settings(camera, splats, background, self._antialiasing)
-        )
-        means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
-        drawn = rasterizer.rasterize(
-            settings,
-            splats.means,
-            means2d,
-            splats.opacities,
-            shs=splats.shs,
-            scales=splats.scales,
-            rotations=splats.rotations,
-        )
-        return RenderOutput(drawn.color, drawn.radii, means2d)
-
-
 class GsplatRenderer(Renderer):
     """gsplat's CUDA kernels (1.0 and later), or splatfix's drop-in for its compiled module, which runs on any device."""
 
     kind = "gsplat"
-    name = "gsplat"
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
-        self._gsplat, self.entry = _import_gsplat(device)
+        no_cpu = "use --device cuda on a machine with a GPU, --renderer torch, or `splatfix install gsplat --backend pure`"
+        # Nothing is imported before: gsplat may compile itself at its import.
+        spec = importlib.util.find_spec("gsplat")
+        folders = (spec.submodule_search_locations or ()) if spec else ()
+        has_dropin = any(Path(folder, "csrc", "__init__.py").is_file() for folder in folders)
+        if device.type != "cuda" and not has_dropin:
+            raise RendererUnavailable(
+                f"gsplat cannot run on {device.type}",
+                "its rasterizer has CUDA kernels only, although the package imports without them",
+                no_cpu,
+            )
+        hint = "install gsplat for this torch, or use --renderer torch"
+        self._gsplat = import_extension("gsplat", hint)
+        compiled = getattr(import_extension("gsplat.cuda._backend", hint), "_C", None)
+        if compiled is None:
+            raise RendererUnavailable(
+                "gsplat is installed without its CUDA extension",
+                "it found neither a compiled extension nor nvcc to build one",
+                "`splatfix install gsplat --backend nvrtc`, a toolkit that matches torch, or a gsplat wheel with the extension",
+            )
+        # from 1.5 on the compiled module may be a list of operators, which does not say where it comes from
+        entry = compiled if isinstance(compiled, ModuleType) else self._gsplat.rasterization
+        version = getattr(self._gsplat, "__version__", "unknown")
+        super().__init__("gsplat", version, engine_of("gsplat", device, no_cpu), entry)
         self._mode = "antialiased" if antialiasing else "classic"
-        self.version = str(getattr(self._gsplat, "__version__", "unknown"))
-        self.engine = engine_of("gsplat", device, _NO_CPU)
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
         """Render; gsplat's `means2d` are in pixels, one NDC unit is W/2 or H/2 of them."""
@@ -220,44 +201,6 @@ class GsplatRenderer(Renderer):
         return RenderOutput(colors[0].permute(2, 0, 1), radii.reshape(-1), meta["means2d"], to_ndc)
 
 
-_NO_CPU = "use --device cuda on a machine with an NVIDIA GPU, --renderer torch, or `splatfix install gsplat --backend pure`"
-
-
-def _has_dropin() -> bool:
-    """gsplat's compiled module is splatfix's drop-in. Nothing is imported: gsplat may compile itself at its import."""
-    spec = importlib.util.find_spec("gsplat")
-    folders = (spec.submodule_search_locations or ()) if spec else ()
-    return any(Path(folder, "csrc", "__init__.py").is_file() for folder in folders)
-
-
-def _import_gsplat(device: torch.device) -> Tuple[Any, Any]:
-    """The package, and its compiled module; where that does not say where it comes from, the function that is called."""
-    if device.type != "cuda" and not _has_dropin():
-        raise RendererUnavailable(
-            f"gsplat cannot run on {device.type}",
-            "its rasterizer has CUDA kernels only, although the package imports without them",
-            _NO_CPU,
-        )
-    try:
-        import gsplat
-        from gsplat.cuda import _backend
-    except Exception as error:  # noqa: BLE001  (a broken extension may raise anything while it loads)
-        raise RendererUnavailable(
-            f"gsplat cannot be imported: {type(error).__name__}: {error}",
-            "it is not installed, or its extension does not match this torch",
-            "install gsplat for this torch, or use --renderer torch",
-        ) from None
-    if getattr(_backend, "_C", None) is None:
-        raise RendererUnavailable(
-            "gsplat is installed without its CUDA extension",
-            "it found neither a compiled extension nor nvcc to build one",
-            "`splatfix install gsplat --backend nvrtc`, a CUDA toolkit that matches torch, or a gsplat wheel with the extension",
-        )
-    if isinstance(_backend._C, ModuleType):
-        return gsplat, _backend._C
-    return gsplat, gsplat.rasterization
-
-
 def variant_of(fields: Tuple[str, ...]) -> str:
     """Which package has settings with these fields."""
     return next(name for own, name in VARIANTS if own <= set(fields))
@@ -272,21 +215,20 @@ class InriaRenderer(Renderer):
     """
 
     kind = "inria"
-    name = MODULE
+    module = MODULE
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
-        self._module = _import_inria()
-        self.entry = self._module.GaussianRasterizer
-        hint = "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch"
-        self.engine = engine_of(MODULE, device, hint)
+        self._module = import_extension(self.module, "run `splatfix diagnose`, or use --renderer torch")
         self._fields: Tuple[str, ...] = tuple(self._module.GaussianRasterizationSettings._fields)
         self._arguments = set(inspect.signature(self._module.GaussianRasterizer.forward).parameters)
         self._antialiasing = antialiasing
-        self.variant = variant_of(self._fields)
-        self.version = self.variant
+        hint = "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch"
+        engine = engine_of(self.module, device, hint)
+        # no variant tells its version
+        super().__init__(self.module, variant_of(self._fields), engine, self._module.GaussianRasterizer)
         if antialiasing and "antialiasing" not in self._fields:
             raise RendererUnavailable(
-                f"the installed {MODULE} ({self.variant}) has no antialiasing",
+                f"the installed {MODULE} ({self.version}) has no antialiasing",
                 "its settings have no such field",
                 "omit --antialiasing, or install Inria's dr_aa branch",
             )
@@ -295,8 +237,22 @@ class InriaRenderer(Renderer):
         """Render; the gradient of `means2d` is in NDC units already."""
         self.calls += 1
         means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
+        inputs: Dict[str, Any] = {
+            "means3D": splats.means,
+            "means2D": means2d,
+            "opacities": splats.opacities,
+            "shs": splats.shs,
+            "scales": splats.scales,
+            "rotations": splats.rotations,
+        }
+        if "dc" in self._arguments:
+            inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
+        if "scores" in self._arguments:
+            inputs["scores"] = torch.zeros_like(splats.opacities)
+        if "means2D_abs" in self._arguments:
+            inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=means2d.requires_grad)
         settings = self._settings(camera, splats, background)
-        drawn = self._module.GaussianRasterizer(settings)(**self._inputs(splats, means2d))
+        drawn = self._module.GaussianRasterizer(settings)(**inputs)
         if not isinstance(drawn, tuple) or len(drawn) < 2:
             raise RendererUnavailable(
                 f"the installed {MODULE} returns {type(drawn).__name__}, not (color, radii, ...)",
@@ -309,7 +265,7 @@ class InriaRenderer(Renderer):
     def _settings(self, camera: RenderCamera, splats: Splats, background: Tensor) -> Any:
         values: Dict[str, Any] = {
             **reference_settings(camera, splats, background, self._antialiasing),
-            "kernel_size": MIP_KERNEL_SIZE if self.variant == "mip-splatting" else 0.0,
+            "kernel_size": MIP_KERNEL_SIZE if self.version == "mip-splatting" else 0.0,
             "pixel_weights": None,
             "require_depth": False,
             "require_coord": False,
@@ -332,35 +288,21 @@ class InriaRenderer(Renderer):
         known = {field: values[field] for field in self._fields if field in values}
         return self._module.GaussianRasterizationSettings(**known)
 
-    def _inputs(self, splats: Splats, means2d: Tensor) -> Dict[str, Any]:
-        inputs: Dict[str, Any] = {
-            "means3D": splats.means,
-            "means2D": means2d,
-            "opacities": splats.opacities,
-            "scales": splats.scales,
-            "rotations": splats.rotations,
-        }
-        if "dc" in self._arguments:
-            inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
-        else:
-            inputs["shs"] = splats.shs
-        if "scores" in self._arguments:
-            inputs["scores"] = torch.zeros_like(splats.opacities)
-        if "means2D_abs" in self._arguments:
-            inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=means2d.requires_grad)
-        return inputs
 
+class TorchRenderer(InriaRenderer):
+    """Our own rasterizer in PyTorch, on any device, by the calls that it shares with Inria's."""
 
-def _import_inria() -> Any:
-    try:
-        import diff_gaussian_rasterization
-    except Exception as error:  # noqa: BLE001  (a broken extension may raise anything while it loads)
-        raise RendererUnavailable(
-            f"{MODULE} cannot be imported: {type(error).__name__}: {error}",
-            "it is not installed, or its extension does not match this torch or this GPU",
-            "run `splatfix diagnose`, or use --renderer torch",
-        ) from None
-    return diff_gaussian_rasterization
+    kind = "torch"
+    module = rasterizer.__name__
+
+    def __init__(self, device: torch.device, antialiasing: bool) -> None:
+        super().__init__(device, antialiasing)
+        self.version = splatfix.__version__
+
+    def _settings(self, camera: RenderCamera, splats: Splats, background: Tensor) -> Any:
+        # its other fields, which are for the variants that it stands in for, have defaults of their own
+        shared = reference_settings(camera, splats, background, self._antialiasing)
+        return rasterizer.GaussianRasterizationSettings(**shared)
 
 
 RENDERERS = {"torch": TorchRenderer, "gsplat": GsplatRenderer, "inria": InriaRenderer}

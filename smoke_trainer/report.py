@@ -8,9 +8,9 @@ import json
 import math
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import numpy as np
 import torch
@@ -18,26 +18,25 @@ from PIL import Image
 from torch import Tensor
 
 from smoke_trainer import __version__, ply
+from smoke_trainer.backends import Part
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.identity import implementation_of
 from smoke_trainer.memory import largest_tensors, memory_limit
-from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
-from smoke_trainer.monitor import WARM_UP
-from smoke_trainer.timing import steadiness
+from smoke_trainer.record import (
+    Config,
+    GaussianCounts,
+    ImageQuality,
+    PlyCheck,
+    Split,
+    TrainerError,
+    TrainingMachine,
+    TrainingRecord,
+)
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
-SCHEMA_VERSION = 4
-"""Of result.json. splatfix/certify/record.py says what each of its fields means, and reads it: one that changes its meaning, or
-goes, changes this."""
-# The settings that results are judged and compared by; `budget` and `cap` where the strategy has one.
-CONFIG = (
-    *("preset", "iterations", "psnr_floor", "renderer", "device", "resolution", "strategy", "sh_degree"),
-    *("budget", "cap", "background", "seed"),
-)
 EXIT_CODES = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN, "failed": EXIT_FAILURE}
 """Of a run that trained, by its status."""
 # What a run writes to its folder.
@@ -61,13 +60,13 @@ PLY_TOLERANCE_CPU, PLY_TOLERANCE_CUDA = 1e-6, 1e-3
 class TrainingResult:
     """How a run ended: what result.json holds, the exit code of the command, and the error that ended it."""
 
-    document: Dict[str, Any]
+    record: TrainingRecord
     exit_code: int
     error: Optional[SmokeTrainerError] = None
 
     @property
     def status(self) -> str:
-        return str(self.document["status"])
+        return self.record.status
 
 
 def move_aside(out: Path) -> None:
@@ -82,177 +81,97 @@ def move_aside(out: Path) -> None:
         path.rename(kept / path.name)
 
 
-def write_result(run: Run, status: str, heldout: Quality, trained: Quality) -> TrainingResult:
+def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQuality) -> TrainingResult:
     """Write the PLY and result.json of a run that trained, with the quality of held-out and of training views; a PLY that
     renders differently is a failure."""
-    ply_check = write_ply(run)
-    # written so that it also fails when a pixel is not a number
-    if not ply_check["round_trip_difference"] <= ply_check["tolerance"]:
+    ply_check, is_same = write_ply(run)
+    if not is_same:
         status = "failed"
-    document = training_report(run, status, heldout, trained, ply_check)
-    _write_json(run.config.out, document)
-    return TrainingResult(document, EXIT_CODES[status])
+    scene, monitor = run.scene, run.monitor
+    scene_sha256, repeated = scene.fingerprint()
+    tensors = None
+    if run.config.largest_tensors:
+        tensors = largest_tensors({**run.model.tensors(), **run.images.tensors()})
+    record = TrainingRecord(
+        scene=scene.name,
+        layout=scene.layout,
+        scene_sha256=scene_sha256,
+        status=status,
+        **run_setup(run),
+        iterations=run.iteration,
+        split=Split([view.name for view in scene.train], [view.name for view in scene.test], repeated),
+        notes=list(scene.notes),
+        iterations_per_second=run.speed(),
+        heldout=heldout,
+        training_views=trained,
+        initial_heldout=run.initial_quality,
+        train_loss=monitor.train_loss(),
+        gaussians=GaussianCounts(
+            initial=run.initial_count,
+            final=len(run.model),
+            peak=max(monitor.peak_gaussians, run.initial_count),
+            **monitor.counts,
+        ),
+        gradients=monitor.gradients(),
+        updates=monitor.updates.summary(),
+        reached=monitor.reached(),
+        opacity_resets=monitor.opacity_resets,
+        sh_degree=run.model.sh_degree,
+        memory=monitor.memory.summary(),
+        phases=rounded(monitor.phases),
+        seconds=rounded(run.seconds),
+        largest_tensors=tensors,
+        ply=ply_check,
+    )
+    _write_json(run.config.out, record)
+    return TrainingResult(record, EXIT_CODES[status])
 
 
-def write_ply(run: Run) -> Dict[str, Any]:
-    """Write the Gaussians as a PLY, read it back, and render it beside the model in memory: its path below the output folder,
-    and the largest difference of a pixel."""
-    path = run.config.out / "point_cloud" / f"iteration_{run.iteration}" / "point_cloud.ply"
-    ply.write_gaussians(path, {name: run.model.params[name].detach().cpu().numpy() for name in GROUPS})
-    return {
-        "path": path.relative_to(run.config.out).as_posix(),
-        "bytes": path.stat().st_size,
-        "round_trip_difference": ply_difference(run, path),
-        "tolerance": PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA,
-    }
+def write_error(
+    config: TrainConfig, error: SmokeTrainerError, traceback: Optional[str] = None
+) -> TrainingResult:
+    """Write a result.json with the error instead of a result."""
+    status = error.code
+    if error.exit_code == EXIT_FAILURE:
+        status = "failed"
+    record = TrainingRecord(
+        scene=config.scene,
+        config=config_summary(config),
+        status=status,
+        error=TrainerError(**error.as_json(), traceback=traceback),
+        versions=versions(),
+    )
+    # If even this cannot be written, the caller still has the report, and prints it.
+    with contextlib.suppress(OSError):
+        _write_json(config.out, record)
+    return TrainingResult(record, error.exit_code, error)
 
 
 def run_setup(run: Run) -> Dict[str, Any]:
     """Configuration, implementations, versions and machine: known with the first iteration, whatever becomes of the run."""
-    camera = run.scene.test[0].camera
+    camera, adam = run.scene.test[0].camera, run.model.optimizer
+    optimizer = Part("torch.optim.Adam", torch.__version__, run.model.optimizer_engine, type(adam))
+    optimizer.calls = run.model.optimizer_steps()
+    parts = {"renderer": run.renderer, "ssim": run.ssim, "knn": run.knn, "optimizer": optimizer}
     return {
         "config": config_summary(run.config),
         "resolution": [camera.width, camera.height],
-        "implementations": implementations(run),
+        "implementations": {name: part.implementation() for name, part in parts.items()},
         "versions": versions(),
         "machine": hardware(run.device),
     }
 
 
-def training_report(
-    run: Run, status: str, heldout: Quality, trained: Quality, ply_check: Dict[str, Any]
-) -> Dict[str, Any]:
-    """Everything that result.json says of a run that trained."""
-    scene, monitor = run.scene, run.monitor
-    first_loss, last_loss = monitor.smoothed_loss()
-    tensors = None
-    if run.config.largest_tensors:
-        tensors = largest_tensors({**run.model.tensors(), **run.images.tensors()})
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "scene": scene.name,
-        "layout": scene.layout,
-        "scene_sha256": scene.digest(),
-        "status": status,
-        **run_setup(run),
-        "iterations": run.iteration,
-        "split": {
-            "train": [view.name for view in scene.train],
-            "test": [view.name for view in scene.test],
-            "repeated": scene.repeated(),
-        },
-        "notes": list(scene.notes),
-        "iterations_per_second": run.speed(),
-        "heldout": asdict(heldout),
-        "training_views": asdict(trained),
-        "initial_heldout": asdict(run.initial_quality) if run.initial_quality else None,
-        "train_loss": {"first": first_loss, "last": last_loss},
-        "gaussians": {
-            "initial": run.initial_count,
-            "final": len(run.model),
-            "peak": max(monitor.peak_gaussians, run.initial_count),
-            **monitor.counts,
-        },
-        "gradients": monitor.gradients.summary(),
-        "updates": {name: row._asdict() for name, row in monitor.updates.summary().items()},
-        "reached": monitor.gradients.reached(),
-        "opacity_resets": monitor.opacity_resets,
-        "sh_degree": run.model.sh_degree,
-        "memory": monitor.memory.summary(),
-        "phases": rounded(monitor.phases),
-        # costs are of this run only, `changed` counts from the start of the one that it resumes
-        "steadiness": steadiness(
-            monitor.costs,
-            monitor.changed - run.resumed_at,
-            WARM_UP,
-            monitor.others,
-            {iteration - 1 - run.resumed_at for iteration in eventful_iterations(run)},
-        ),
-        "seconds": rounded(run.seconds),
-        "largest_tensors": tensors,
-        "ply": ply_check,
-    }
-
-
-def eventful_iterations(run: Run) -> Set[int]:
-    """Those that had more to do than their neighbours, and the ones behind them, whose memory is allocated anew: Gaussians
-    were added or removed, a photo was decoded, an update looked at, a degree of spherical harmonics came in, or held-out
-    views had been rendered."""
-    config = run.config
-    eventful = set(run.monitor.eventful)
-    interval = config.sh_degree_interval
-    eventful.update(interval * degree for degree in range(1, run.model.max_sh_degree + 1))
-    if config.evaluate_every:
-        eventful.update(range(config.evaluate_every + 1, run.iteration + 1, config.evaluate_every))
-    return eventful | {iteration + 1 for iteration in eventful}
-
-
-def rounded(seconds: Dict[str, float]) -> Dict[str, float]:
-    """To milliseconds."""
-    return {name: round(value, 3) for name, value in seconds.items()}
-
-
-def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = "") -> TrainingResult:
-    """Write a result.json with the error instead of a result."""
-    status = error.code
-    if error.exit_code == EXIT_FAILURE:
-        status = "failed"
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "scene": config.scene,
-        "config": config_summary(config),
-        "status": status,
-        "error": {**error.as_json(), "traceback": traceback or None},
-        "versions": versions(),
-    }
-    # If even this cannot be written, the caller still has the report, and prints it.
-    with contextlib.suppress(OSError):
-        _write_json(config.out, document)
-    return TrainingResult(document, error.exit_code, error)
-
-
-@torch.no_grad()
-def ply_difference(run: Run, path: Path) -> float:
-    """The largest difference of a pixel (0..1) of a held-out view, rendered from memory and from the PLY file."""
-    rows = {
-        name: torch.from_numpy(values).to(run.device) for name, values in ply.read_gaussians(path).items()
-    }
-    again = Gaussians(rows, run.model.max_sh_degree, run.config.lrs)
-    again.sh_degree = run.model.sh_degree
-    camera, background = run.camera(run.scene.test[0]), run.plain_background()
-    from_memory = run.renderer.render(camera, run.model.splats(), background).color
-    from_file = run.renderer.render(camera, again.splats(), background).color
-    return float((from_memory - from_file).abs().max())
-
-
-def config_summary(config: TrainConfig) -> Dict[str, Any]:
-    """The settings that results are judged and compared by."""
-    values = {name: getattr(config, name, None) for name in CONFIG}
+def config_summary(config: TrainConfig) -> Config:
+    """The settings that results are judged and compared by; `budget` and `cap` where the strategy has one."""
+    budget, cap = None, None
     if config.strategy == "budget":
-        values["budget"] = config.densify.budget
+        budget = config.densify.budget
     elif config.strategy == "mcmc":
-        values["cap"] = config.densify.cap_max
-    return values
-
-
-def implementations(run: Run) -> Dict[str, Dict[str, Any]]:
-    """The implementation of each part that ran."""
-    renderer, model = run.renderer, run.model
-    drawn_by = implementation_of(
-        renderer.entry, renderer.name, renderer.version, renderer.engine, renderer.calls
-    )
-    return {
-        "renderer": {**drawn_by, "kind": renderer.kind},
-        "ssim": run.ssim.implementation(),
-        "knn": run.knn.implementation(),
-        "optimizer": implementation_of(
-            type(model.optimizer),
-            "torch.optim.Adam",
-            str(torch.__version__),
-            model.optimizer_engine,
-            model.optimizer_steps(),
-        ),
-    }
+        cap = config.densify.cap_max
+    # of one name in both
+    shared = {row.name: getattr(config, row.name) for row in fields(Config) if hasattr(config, row.name)}
+    return Config(**shared, budget=budget, cap=cap)
 
 
 def versions() -> Dict[str, Optional[str]]:
@@ -266,34 +185,52 @@ def versions() -> Dict[str, Optional[str]]:
     }
 
 
-def hardware(device: torch.device) -> Dict[str, Any]:
+def hardware(device: torch.device) -> TrainingMachine:
     """The machine that it runs on, with the cores that this process may use; None for what cannot be determined."""
     cores = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):  # Linux; a container may be given fewer than there are
         cores = len(os.sched_getaffinity(0))
-    gpu, gpu_memory, integrated = None, None, None
-    if device.type == "cuda":
-        gpu, about = torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device)
-        gpu_memory = about.total_memory
-        if hasattr(about, "is_integrated"):
-            integrated = bool(about.is_integrated)
-    return {
-        "cpu": _processor(),
-        "cores": cores,
-        "threads": torch.get_num_threads(),
-        "memory": memory_limit(),
-        "gpu": gpu,
-        "gpu_memory": gpu_memory,
-        "gpu_integrated": integrated,
+    cpu = platform.processor() or None
+    with contextlib.suppress(OSError):  # not Linux
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                cpu = line.partition(":")[2].strip()
+                break
+    machine = TrainingMachine(cpu, cores, torch.get_num_threads(), memory_limit())
+    if device.type != "cuda":
+        return machine
+    about, integrated = torch.cuda.get_device_properties(device), None
+    if hasattr(about, "is_integrated"):
+        integrated = bool(about.is_integrated)
+    name = torch.cuda.get_device_name(device)
+    return replace(machine, gpu=name, gpu_memory=about.total_memory, gpu_integrated=integrated)
+
+
+def rounded(seconds: Dict[str, float]) -> Dict[str, Any]:
+    """To milliseconds."""
+    return {name: round(value, 3) for name, value in seconds.items()}
+
+
+@torch.no_grad()
+def write_ply(run: Run) -> Tuple[PlyCheck, bool]:
+    """Write the Gaussians as a PLY, read it back, and render it beside the model in memory: the largest difference of a pixel
+    (0..1) of a held-out view, and whether that is within the tolerance."""
+    model = run.model
+    path = run.config.out / "point_cloud" / f"iteration_{run.iteration}" / "point_cloud.ply"
+    ply.write_gaussians(path, {name: model.params[name].detach().cpu().numpy() for name in GROUPS})
+    rows = {
+        name: torch.from_numpy(values).to(run.device) for name, values in ply.read_gaussians(path).items()
     }
-
-
-def _processor() -> Optional[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # not Linux
-        return platform.processor() or None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+    again = Gaussians(rows, model.max_sh_degree, run.config.lrs)
+    again.sh_degree = model.sh_degree
+    camera, background = run.camera(run.scene.test[0]), run.plain_background()
+    from_memory = run.renderer.render(camera, model.splats(), background).color
+    from_file = run.renderer.render(camera, again.splats(), background).color
+    difference = float((from_memory - from_file).abs().max())
+    tolerance = PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA
+    where = path.relative_to(run.config.out).as_posix()
+    # not within it either where a pixel is not a number
+    return PlyCheck(where, path.stat().st_size, difference, tolerance), difference <= tolerance
 
 
 def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:
@@ -314,8 +251,8 @@ def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:
         Image.fromarray(np.concatenate([np.asarray(half) for half in halves], axis=1)).save(smaller)
 
 
-def _write_json(out: Path, document: Dict[str, Any]) -> None:
+def _write_json(out: Path, record: TrainingRecord) -> None:
     out.mkdir(parents=True, exist_ok=True)
     partial = out / "result.json.partial"
-    partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(asdict(record), indent=1, allow_nan=False) + "\n", encoding="utf-8")
     partial.replace(out / "result.json")

@@ -6,37 +6,27 @@ import math
 import time
 import traceback
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from smoke_trainer import checkpoint, report
-from smoke_trainer.backends import (
-    CountedKernel,
-    check_device,
-    make_knn,
-    make_ssim,
-    note_engine,
-    use_device,
-)
+from smoke_trainer.backends import Kernel, check_device, make_knn, make_ssim, to_device
 from smoke_trainer.config import TrainConfig, fitted_to_views
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify.strategies import Strategy, make_strategy
-from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
+from smoke_trainer.errors import CPU_HINT, CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
-from smoke_trainer.metrics import Quality, QualityMean, photometric_loss
+from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.process import GracefulInterrupt
-from smoke_trainer.progress import ProgressState
+from smoke_trainer.progress import ProgressState, Show
+from smoke_trainer.record import ImageQuality
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
-from smoke_trainer.transfer import to_device
-
-Progress = Callable[[ProgressState], None]
-CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
 
 
 @dataclass
@@ -49,8 +39,8 @@ class Run:
     images: ImageStore
     model: Gaussians
     renderer: Renderer
-    ssim: CountedKernel
-    knn: CountedKernel
+    ssim: Kernel
+    knn: Kernel
     strategy: Strategy
     monitor: Monitor
     initial_count: int
@@ -59,7 +49,7 @@ class Run:
     remaining_views: List[int] = field(default_factory=list)  # not yet seen in this epoch
     cameras: Dict[int, RenderCamera] = field(default_factory=dict)  # by the view's id: names may come twice
     seconds: Dict[str, float] = field(default_factory=dict)
-    initial_quality: Optional[Quality] = None
+    initial_quality: Optional[ImageQuality] = None
 
     def speed(self) -> Optional[float]:
         """Iterations per second of this training, without its first WARM_UP where it is longer; None where none was run."""
@@ -121,7 +111,6 @@ def train_step(run: Run, iteration: int) -> None:
     if iteration % config.sh_degree_interval == 0:
         model.raise_sh_degree()
     view, background = run.next_view(), run.background()
-    decoded = run.images.decoded
     gt = run.images.get(view)
     timer.lap("data")
 
@@ -134,12 +123,12 @@ def train_step(run: Run, iteration: int) -> None:
     strategy.step_pre_backward(output)
     total.backward()  # type: ignore[no-untyped-call, unused-ignore]
     norms = gradient_norms(model)
-    run.monitor.gradients.reach(model)
+    run.monitor.reach(model)
     timer.lap("backward")
 
-    follow = iteration in followed_steps(config.iterations)
-    if follow or run.images.decoded > decoded:
-        run.monitor.eventful.append(iteration)
+    # Whether every group moved is looked at early, and at the end of each quarter.
+    quarters = [config.iterations * quarter // 4 for quarter in (1, 2, 3, 4)]
+    follow = iteration in (2, 10, *quarters)
     if follow:
         for name, parameter in model.params.items():
             run.monitor.updates.before(name, parameter)
@@ -153,22 +142,18 @@ def train_step(run: Run, iteration: int) -> None:
     run.iteration = iteration
 
 
-def followed_steps(iterations: int) -> Tuple[int, ...]:
-    """Return the iterations after which it is looked whether every group moved: early ones, and the end of each quarter."""
-    return (2, 10, *(iterations * quarter // 4 for quarter in (1, 2, 3, 4)))
-
-
 def prepare(config: TrainConfig) -> Run:
     """Load the scene and build model, renderer and strategy; whatever cannot work raises a SmokeTrainerError here."""
     started = time.perf_counter()
-    device = use_device(config.device)
+    device = check_device(config.device)
+    if device.type == "cuda":  # extensions launch on the current one, and events are recorded there
+        torch.cuda.set_device(device)
     torch.manual_seed(config.seed)
     renderer = make_renderer(config.renderer, device, config.antialiasing)
     ssim, knn = make_ssim(config.ssim, device), make_knn(config.knn, device)
     scene = load_scene(config.scene, config.resolution, config.random_points, config.seed)
     config = fitted_to_views(config, len(scene.train))
     model = gaussians_from_points(scene.points, config, knn, device)
-    note_engine(knn)
     generator = torch.Generator().manual_seed(config.seed)
     strategy = make_strategy(config.strategy, config.densify, scene.extent, len(model), generator)
     config.out.mkdir(parents=True, exist_ok=True)
@@ -192,7 +177,7 @@ def prepare(config: TrainConfig) -> Run:
 
 
 @torch.no_grad()
-def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
+def evaluate(run: Run, previews: Optional[str] = None) -> ImageQuality:
     """Held-out quality.
 
     `previews` is for the last evaluation: a prefix of the PNGs to write to renders/; LPIPS is measured too.
@@ -209,7 +194,8 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     run.monitor.memory.end("eval")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
     quality = mean.result()
-    if not math.isfinite(quality.psnr + quality.ssim + quality.l1):
+    numbers = (quality.psnr, quality.ssim, quality.l1)
+    if not all(value is not None and math.isfinite(value) for value in numbers):
         raise TrainingFailed(
             f"held-out quality is not a number after iteration {run.iteration}",
             "the renderer or SSIM returned infinite values for a held-out view",
@@ -218,16 +204,10 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     if previews is None:
         return quality
     # a second time through the views: the metric's network is no memory of evaluating
-    distance, note = _lpips(run)
-    return replace(quality, lpips=distance, lpips_note=note)
-
-
-def _lpips(run: Run) -> Tuple[Optional[float], str]:
-    """The mean LPIPS of the held-out views, or None and why it is not measured."""
     size = run.scene.test[0].camera
     network, note = find_lpips(run.device, min(size.width, size.height))
     if network is None:
-        return None, note
+        return replace(quality, lpips_note=note)
     distances = []
     for _, rendered, gt, mask in _rendered(run, run.scene.test):
         rendered = rendered.clamp(0.0, 1.0)
@@ -235,11 +215,11 @@ def _lpips(run: Run) -> Tuple[Optional[float], str]:
             rendered, gt = rendered * mask, gt * mask
         if mask is None or bool(mask.any()):
             distances.append(network(rendered, gt))
-    return sum(distances) / len(distances), ""
+    return replace(quality, lpips=sum(distances) / len(distances), lpips_note="")
 
 
 @torch.no_grad()
-def evaluate_training_views(run: Run) -> Quality:
+def evaluate_training_views(run: Run) -> ImageQuality:
     """Quality of as many training views as there are held-out ones, spread over all: what held-out views cannot be above."""
     views = run.scene.train
     count = min(len(views), len(run.scene.test))
@@ -259,7 +239,7 @@ def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, T
         yield view, rendered, image.over(background), image.mask
 
 
-def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.TrainingResult:
+def train(config: TrainConfig, progress: Optional[Show] = None) -> report.TrainingResult:
     """Train to the end and write result.json, metrics.jsonl, the PLY and previews to `config.out`.
 
     The output of an earlier run is moved aside, unless this one resumes it. The first Ctrl-C writes a checkpoint. Errors
@@ -272,7 +252,11 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
             report.move_aside(config.out)
         run = prepare(config)
         status = _train_loop(run, progress)
-        quality = _last_evaluation(run)
+        try:
+            quality = evaluate(run, previews=f"{run.iteration:06d}")
+        except KeyboardInterrupt:
+            checkpoint.save(run)
+            raise KeyboardInterrupt(run.config.out / "checkpoint.pt") from None
         if progress is not None and status == "ok":  # the last line shows what the report does
             progress(replace(_state(run), heldout_psnr=quality.psnr))
         trained = evaluate_training_views(run)
@@ -281,24 +265,38 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
     except SmokeTrainerError as error:
         return report.write_error(config, error)
     except OSError as error:  # reading has its own errors: this is no folder, no permission, a full disk
-        return report.write_error(config, _cannot_write(config, error))
+        cannot_write = CannotWrite(
+            f"cannot write {error.filename or config.out}: {error.strerror or error}",
+            "the output of this run is lost, wholly or in part",
+            "free space there, or choose another folder with --out",
+        )
+        return report.write_error(config, cannot_write)
     except (RuntimeError, TypeError, ValueError) as error:
         # What torch and extensions raise: CUDA errors, out of memory, arguments that an extension does not accept.
         moment = "before the first iteration" if run is None else f"after iteration {run.iteration}"
-        return report.write_error(config, _failed(error, moment), traceback.format_exc())
+        lines = str(error).strip().splitlines() or [""]
+        meaning = "the renderer, SSIM or kNN under test failed"
+        if isinstance(error, RuntimeError):  # as torch raises where memory ends
+            meaning += ", or needed more room than there is"
+        failed = TrainingFailed(
+            f"{type(error).__name__} {moment}: {lines[0][:300]}",
+            meaning,
+            "see the traceback in result.json; `splatfix diagnose` finds the common causes",
+        )
+        return report.write_error(config, failed, traceback.format_exc())
     finally:
         if run is not None:
             run.monitor.close()
 
 
-def _train_loop(run: Run, progress: Optional[Progress]) -> str:
+def _train_loop(run: Run, progress: Optional[Show]) -> str:
     """All iterations; returns `ok` or `interrupted`."""
-    config = run.config
+    config, memory = run.config, run.monitor.memory
     if run.initial_quality is None:
         run.initial_quality = evaluate(run)
     run.seconds.update(train=0.0, warm_up=0.0)
     run.resumed_at = run.iteration
-    run.monitor.memory.begin()
+    memory.begin()
     with GracefulInterrupt() as interrupt:
         last = min(config.iterations, config.stop_after or config.iterations)
         while run.iteration < last and not interrupt.requested:
@@ -311,43 +309,26 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
             # train() reports the last one, with its held-out PSNR
             if progress is not None and (run.iteration < last or interrupt.requested):
                 progress(_state(run))
-            if _is_due(config.checkpoint_every, run.iteration):
+            if config.checkpoint_every and run.iteration % config.checkpoint_every == 0:
                 checkpoint.save(run)
-            if _is_due(config.evaluate_every, run.iteration) and run.iteration < config.iterations:
-                _evaluate_between(run, progress)
+            evaluates = config.evaluate_every and run.iteration % config.evaluate_every == 0
+            if evaluates and run.iteration < config.iterations:
+                memory.end("train")  # with its memory peaks kept apart
+                quality = evaluate(run)
+                memory.begin()
+                if progress is not None:
+                    progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
     if interrupt.requested:
         checkpoint.save(run)
     began = time.perf_counter()
     run.monitor.flush()  # waits for a GPU
     run.seconds["train"] += time.perf_counter() - began
-    run.monitor.memory.end("train")
+    memory.end("train")
     return "interrupted" if interrupt.requested else "ok"
 
 
-def _is_due(every: int, iteration: int) -> bool:
-    return every > 0 and iteration % every == 0
-
-
-def _evaluate_between(run: Run, progress: Optional[Progress]) -> None:
-    """Held-out quality during training, with its memory peaks kept apart."""
-    run.monitor.memory.end("train")
-    quality = evaluate(run)
-    run.monitor.memory.begin()
-    if progress is not None:
-        progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
-
-
-def _last_evaluation(run: Run) -> Quality:
-    """Held-out quality at the end; Ctrl-C meanwhile writes a checkpoint."""
-    try:
-        return evaluate(run, previews=f"{run.iteration:06d}")
-    except KeyboardInterrupt:
-        checkpoint.save(run)
-        raise KeyboardInterrupt(run.config.out / "checkpoint.pt") from None
-
-
 def _state(run: Run) -> ProgressState:
-    """What a progress line shows; the first of a run also says how it is set up."""
+    """Return the state for a progress line; the first of a run also says how it is set up."""
     losses = run.monitor.losses
     is_first = run.iteration == run.resumed_at + 1
     return ProgressState(
@@ -359,24 +340,4 @@ def _state(run: Run) -> ProgressState:
         iterations_per_second=round(run.speed() or 0.0, 3),
         **run.monitor.latest,
         run=report.run_setup(run) if is_first else None,
-    )
-
-
-def _cannot_write(config: TrainConfig, error: OSError) -> CannotWrite:
-    return CannotWrite(
-        f"cannot write {error.filename or config.out}: {error.strerror or error}",
-        "the output of this run is lost, wholly or in part",
-        "free space there, or choose another folder with --out",
-    )
-
-
-def _failed(error: Exception, moment: str) -> TrainingFailed:
-    lines = str(error).strip().splitlines() or [""]
-    meaning = "the renderer, SSIM or kNN under test failed"
-    if isinstance(error, RuntimeError):  # as torch raises where memory ends
-        meaning += ", or needed more room than there is"
-    return TrainingFailed(
-        f"{type(error).__name__} {moment}: {lines[0][:300]}",
-        meaning,
-        "see the traceback in result.json; `splatfix diagnose` finds the common causes",
     )

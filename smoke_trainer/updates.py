@@ -1,25 +1,20 @@
 """Watch whether an optimizer moves each parameter group: some elements that have a gradient, at some steps.
 
-Everything stays on the device until `summary`: no GPU is waited for. Imports torch only, for a stack's own trainer is watched
-by it too; Python 3.7.
+Everything stays on the device until `summary`: no GPU is waited for. Imports torch and the record only, for a stack's own
+trainer is watched by it too.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 from torch import Tensor
 
+from smoke_trainer.record import GroupUpdates
+
 ROWS = 512  # of each parameter, spread over all
 SPREAD = 2_654_435_761  # a prime beyond any number of rows: of rows that a fault takes in turn, some are met
-
-
-class UpdateReport(NamedTuple):
-    """One group: in how many of the steps that were looked at it had a gradient, and in how many of these it moved."""
-
-    steps: int
-    moved: int
 
 
 class UpdateCheck:
@@ -48,8 +43,8 @@ class UpdateCheck:
             self._measured.setdefault(name, []).append(torch.stack([pulled.any(), moved.any()]))
         self._samples = []
 
-    def summary(self) -> Dict[str, UpdateReport]:
+    def summary(self) -> Dict[str, GroupUpdates]:
         """Return the counts by group; the device is read here."""
         return {
-            name: UpdateReport(*torch.stack(rows).sum(0).tolist()) for name, rows in self._measured.items()
+            name: GroupUpdates(*torch.stack(rows).sum(0).tolist()) for name, rows in self._measured.items()
         }

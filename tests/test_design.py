@@ -62,8 +62,12 @@ DATA_CLASSES = {
     "splatfix.install.journal",
 }
 
-# What a room may import of the trainer: COLMAP's files are read by one reader, of the standard library alone.
-TRAINERS = {"facts": {"smoke_trainer.data.colmap_files", "smoke_trainer.errors"}}
+# What a room may import of the trainer, by the standard library alone: COLMAP's one reader, the one record, one set of words.
+TRAINERS = {
+    "facts": {"smoke_trainer.data.colmap_files", "smoke_trainer.errors"},
+    "certify": {"smoke_trainer.progress", "smoke_trainer.record"},
+    "report": {"smoke_trainer.record"},
+}
 
 # Files that are staged into the target environment and run there beside the kernels.
 STAGED = {

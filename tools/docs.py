@@ -21,6 +21,7 @@ from typing import Any
 import jinja2
 import typer
 
+from splatfix.certify.criteria.criterion import REGISTERED
 from splatfix.checks import Check, all_checks
 from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
@@ -81,6 +82,15 @@ def scene_checks() -> str:
     )
 
 
+def criteria() -> str:
+    """The criteria of a training: what each requires, and what a failure means."""
+    rows = []
+    for item in REGISTERED.values():
+        whose = " and ".join(item.of)
+        rows.append((f"`{item.code}`", _escaped(item.required), _escaped(item.why), whose))
+    return _table(("criterion", "required", "where it fails", "trainer"), rows)
+
+
 def options_of(arguments: Iterable[str]) -> str:
     """The arguments and options of a command as a table; of each subcommand where it is a group."""
     command: Any = typer.main.get_command(app)  # click's types: typer carries a click of its own
@@ -133,6 +143,7 @@ MARKERS = {
     "<!-- vram-table -->": vram.markdown,
     "<!-- kernel-record -->": lambda: kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8"))),
     "<!-- scene-checks -->": scene_checks,
+    "<!-- criteria -->": criteria,
 }
 """The marker of a page, and the table that takes its place."""
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import itertools
 import json
@@ -18,6 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
+from smoke_trainer import record
 from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate
 from splatfix.certify.monitor import Summary
@@ -338,24 +340,35 @@ def _complete(schema: Schema, docs: Mapping[tuple[str, ...], dict[str, str]], ol
 
 
 def _field_docs() -> dict[tuple[str, ...], dict[str, str]]:
-    """Return the strings below the fields of every struct, in one line each, by the names of all its fields."""
+    """Return the strings below the fields of every struct, and of the trainer's record, in one line each, by the names of all
+    its fields."""
     docs: dict[tuple[str, ...], dict[str, str]] = {}
+    for kind in vars(record).values():
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            names = {field.name: field.name for field in dataclasses.fields(kind)}
+            docs[tuple(sorted(names))] = _docs_in(kind, names)
     pending = msgspec.Struct.__subclasses__()
     while pending:
         kind = pending.pop()
         pending += kind.__subclasses__()
-        texts = docs.setdefault(tuple(sorted(kind.__struct_encode_fields__)), {})
+        names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+        texts = docs.setdefault(tuple(sorted(names.values())), {})
         for owner in reversed(kind.__mro__):
-            if not owner.__module__.startswith("splatfix."):
-                continue
-            (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-            assert isinstance(body, ast.ClassDef)
-            for field, doc in itertools.pairwise(body.body):
-                if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
-                    name = ast.unparse(field.target)
-                    if name in kind.__struct_fields__:
-                        texts[name] = " ".join(ast.literal_eval(doc.value).split())
+            if owner.__module__.startswith("splatfix."):
+                texts |= _docs_in(owner, names)
     return docs
+
+
+def _docs_in(owner: type, names: Mapping[str, str]) -> dict[str, str]:
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for field, doc in itertools.pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
+            name = ast.unparse(field.target)
+            if name in names:
+                texts[names[name]] = " ".join(ast.literal_eval(doc.value).split())
+    return texts
 
 
 def text_of(value: Any, indent: str = "") -> str:

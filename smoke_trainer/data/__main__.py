@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
-from smoke_trainer.data.find import FoundScene, survey
+from smoke_trainer.data.find import survey
 from smoke_trainer.errors import EXIT_OK, SmokeTrainerError
-from smoke_trainer.process import run_to_pipe
+from smoke_trainer.process import end_with_the_pipe
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -24,33 +25,31 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
     try:
-        data = survey(options.root)
+        scenes, skipped = survey(options.root)
     except SmokeTrainerError as error:
         if options.json:
             sys.stdout.write(json.dumps({"exit_code": error.exit_code, "error": error.as_json()}) + "\n")
         else:
             sys.stderr.write(f"{error}\n")
         return error.exit_code
-    skipped = [{"name": name, "reason": reason} for name, reason in data.skipped]
-    rows = [describe(scene) for scene in data.scenes]
+    rows = []
+    for scene in scenes:
+        row = {"name": scene.name, "folder": str(scene.folder), "layout": scene.layout}
+        row.update(dataset=None, divisor=None, budget=None)  # of public scenes
+        if scene.public is not None:
+            row.update(asdict(scene.public))
+        rows.append(row)
+    others = [{"name": name, "reason": reason} for name, reason in skipped]
     if options.json:
-        sys.stdout.write(json.dumps({"exit_code": EXIT_OK, "scenes": rows, "skipped": skipped}) + "\n")
+        sys.stdout.write(json.dumps({"exit_code": EXIT_OK, "scenes": rows, "skipped": others}) + "\n")
         return EXIT_OK
     for row in rows:
         sys.stdout.write(f"{row['name']:12} {row['layout']:10} {row['dataset'] or '-':22} {row['folder']}\n")
-    for row in skipped:
-        sys.stdout.write(f"{row['name']:12} {row['reason']}\n")
+    for name, reason in skipped:
+        sys.stdout.write(f"{name:12} {reason}\n")
     return EXIT_OK
 
 
-def describe(scene: FoundScene) -> Dict[str, Any]:
-    """One scene for JSON; `dataset`, `divisor` and `budget` are None unless the scene is public."""
-    row: Dict[str, Any] = {"name": scene.name, "folder": str(scene.folder), "layout": scene.layout}
-    row.update(dataset=None, divisor=None, budget=None)
-    if scene.public is not None:
-        row.update(dataset=scene.public.dataset, divisor=scene.public.divisor, budget=scene.public.multiplier)
-    return row
-
-
 if __name__ == "__main__":
-    sys.exit(run_to_pipe(main))
+    end_with_the_pipe()
+    sys.exit(main())

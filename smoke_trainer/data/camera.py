@@ -1,44 +1,14 @@
-"""Pinhole cameras, lens distortion (COLMAP and OpenCV conventions), and the pinhole that replaces a distorted camera."""
+"""Cameras, lens distortion (COLMAP and OpenCV conventions), and the pinhole that replaces a distorted camera."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import List, Tuple
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
 MAX_SIDE = 100_000  # pixels; a larger image means that the numbers are not what they seem
 WIDEST_FIELD = 1000.0  # image size in focal lengths: 179.8 degrees, which no pinhole has
-
-
-@dataclass(frozen=True)
-class Camera:
-    """A pinhole: size and focal lengths in pixels, principal point with pixel centres at +0.5 (COLMAP's convention)."""
-
-    width: int
-    height: int
-    fx: float
-    fy: float
-    cx: float
-    cy: float
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether these numbers make a camera: finite, focal lengths above 0, a field of view below 180 degrees."""
-        sides = 0 < self.width <= MAX_SIDE and 0 < self.height <= MAX_SIDE
-        finite = all(map(math.isfinite, (self.fx, self.fy, self.cx, self.cy)))
-        widest = self.width <= WIDEST_FIELD * self.fx and self.height <= WIDEST_FIELD * self.fy
-        return sides and finite and widest
-
-    def resized(self, width: int, height: int) -> Camera:
-        """The same field of view on another pixel grid."""
-        sx, sy = width / self.width, height / self.height
-        return Camera(width, height, self.fx * sx, self.fy * sy, self.cx * sx, self.cy * sy)
-
-    def zoomed(self, factor: float) -> Camera:
-        """The same grid with a focal length `factor` times as long."""
-        return Camera(self.width, self.height, self.fx * factor, self.fy * factor, self.cx, self.cy)
 
 
 @dataclass(frozen=True)
@@ -53,10 +23,38 @@ class Distortion:
 
     @property
     def is_zero(self) -> bool:
-        return not any((self.k1, self.k2, self.p1, self.p2, self.k3))
+        return not any(astuple(self))
 
 
-NO_DISTORTION = Distortion()
+@dataclass(frozen=True)
+class Camera:
+    """Size and focal lengths in pixels, principal point with pixel centres at +0.5 (COLMAP's convention), and the lens: a pinhole
+    where that bends nothing."""
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    lens: Distortion = field(default=Distortion(), repr=False)  # beside it in a scene's fingerprint
+
+    @property
+    def is_possible(self) -> bool:
+        """Tell whether these numbers make a camera: finite, focal lengths above 0, a field of view below 180 degrees."""
+        sides = 0 < self.width <= MAX_SIDE and 0 < self.height <= MAX_SIDE
+        finite = all(map(math.isfinite, (self.fx, self.fy, self.cx, self.cy, *astuple(self.lens))))
+        widest = self.width <= WIDEST_FIELD * self.fx and self.height <= WIDEST_FIELD * self.fy
+        return sides and finite and widest
+
+    def resized(self, width: int, height: int) -> Camera:
+        """The same field of view on another pixel grid."""
+        sx, sy = width / self.width, height / self.height
+        return Camera(width, height, self.fx * sx, self.fy * sy, self.cx * sx, self.cy * sy, self.lens)
+
+    def pinhole(self, factor: float) -> Camera:
+        """The pinhole of the same grid, with a focal length `factor` times as long."""
+        return Camera(self.width, self.height, self.fx * factor, self.fy * factor, self.cx, self.cy)
 
 
 Array = np.ndarray
@@ -72,52 +70,46 @@ def distort_points(points: Array, lens: Distortion) -> Array:
     return np.stack([x * radial + dx, y * radial + dy], axis=1)
 
 
-def source_positions(target: Camera, source: Camera, lens: Distortion) -> Array:
+def source_positions(target: Camera, source: Camera) -> Array:
     """For every pixel of the ideal `target`, where to look in the distorted image: [H, W, 2], pixel centres at +0.5."""
     rows, columns = np.mgrid[0 : target.height, 0 : target.width]
-    pixels = _positions(rows.ravel(), columns.ravel(), target, source, lens)
+    pixels = _positions(rows.ravel(), columns.ravel(), target, source)
     return np.asarray(pixels.reshape(target.height, target.width, 2))
 
 
-def _positions(rows: Array, columns: Array, target: Camera, source: Camera, lens: Distortion) -> Array:
+def _positions(rows: Array, columns: Array, target: Camera, source: Camera) -> Array:
     """The same for some pixels only: [N, 2]."""
     x = (columns + 0.5 - target.cx) / target.fx
     y = (rows + 0.5 - target.cy) / target.fy
-    bent = distort_points(np.stack([x, y], axis=1), lens)
+    bent = distort_points(np.stack([x, y], axis=1), source.lens)
     return np.asarray(bent * [source.fx, source.fy] + [source.cx, source.cy])
 
 
-def pinhole_for(source: Camera, lens: Distortion) -> Camera:
+def pinhole_for(source: Camera) -> Camera:
     """The pinhole of the same size that replaces a distorted camera.
 
     Its focal length is enlarged just enough that every pixel falls inside the image (no blank border), found by
     bisection between 1x and 4x. All pixels of the border are asked and a grid inside: a lens bends smoothly, and a scene
     may have a camera for each of its images.
     """
-    rows, columns = _border_and_grid(source.height, source.width)
+    asked = np.zeros((source.height, source.width), dtype=bool)
+    asked[[0, -1]] = True
+    asked[:, [0, -1]] = True
+    inside = [np.linspace(0, side - 1, 33).round().astype(int) for side in asked.shape]
+    asked[np.ix_(*inside)] = True
+    rows, columns = np.nonzero(asked)
 
     def fits(factor: float) -> bool:
-        pixels = _positions(rows, columns, source.zoomed(factor), source, lens)
+        pixels = _positions(rows, columns, source.pinhole(factor), source)
         return bool(((pixels >= 0.0) & (pixels <= [source.width, source.height])).all())
 
     low, high = 1.0, 4.0
-    if lens.is_zero or fits(low):
-        return source
+    if source.lens.is_zero or fits(low):
+        return source.pinhole(low)
     for _ in range(12):
         middle = 0.5 * (low + high)
         if fits(middle):
             high = middle
         else:
             low = middle
-    return source.zoomed(high)
-
-
-def _border_and_grid(height: int, width: int, steps: int = 33) -> Tuple[Array, Array]:
-    """Rows and columns of all pixels of an image's border, and of a grid of them inside."""
-    across, down = np.arange(width), np.arange(height)
-    inner = np.meshgrid(
-        np.linspace(0, height - 1, steps).round(), np.linspace(0, width - 1, steps).round(), indexing="ij"
-    )
-    rows: List[Array] = [np.zeros(width), np.full(width, height - 1), down, down, inner[0].ravel()]
-    columns: List[Array] = [across, across, np.zeros(height), np.full(height, width - 1), inner[1].ravel()]
-    return np.concatenate(rows), np.concatenate(columns)
+    return source.pinhole(high)

@@ -20,8 +20,6 @@ Array = np.ndarray
 PARAMETERS = dict(rows.MODELS[number] for number in range(5))
 MAX_COORDINATE = 1e15  # its square still is a float32
 
-Lens = Tuple[Camera, Distortion]
-
 
 def find_model(root: Path) -> Path:
     """The folder with the model: sparse/0, sparse, colmap/sparse/0 or sparse/1..., whichever holds one."""
@@ -37,24 +35,18 @@ def find_model(root: Path) -> Path:
 
 
 def read_colmap(root: Path) -> Reconstruction:
-    """Read the model below `root`; raises SceneError, with the file's name, for anything damaged."""
+    """Read the model below `root`; raises SceneError, with the file's name, for anything damaged, and OSError."""
     folder = find_model(root)
     # COLMAP itself prefers the binary files where both lie there.
     layout, suffix = "colmap-text", ".txt"
     if is_file(folder / "images.bin"):
         layout, suffix = "colmap-binary", ".bin"
-    paths = [folder / f"{stem}{suffix}" for stem in ("cameras", "images", "points3D")]
-    for path in paths:
-        if not is_file(path):
-            raise SceneError(
-                f"{path} is missing", "a COLMAP model has three files", "copy the whole sparse/0 folder again"
-            )
-    cameras = {
-        number: lens_from_parameters(model, width, height, list(parameters), paths[0])
-        for number, model, width, height, parameters, _ in rows.read_cameras(paths[0], MAX_IMAGES)
-    }
-    images, notes = _registered(list(rows.read_images(paths[1], MAX_IMAGES)), cameras, paths[1], root)
-    xyz, rgb = read_points(paths[2])
+    cameras: Dict[int, Camera] = {}
+    where = folder / f"cameras{suffix}"
+    for number, model, width, height, parameters, _ in rows.read_cameras(where, MAX_IMAGES):
+        cameras[number] = camera_from_parameters(model, width, height, list(parameters), where)
+    images, notes = _read_images(folder / f"images{suffix}", cameras, root)
+    xyz, rgb = read_points(folder / f"points3D{suffix}")
     finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
     if not finite.all():
         notes.append(f"{int((~finite).sum())} points without finite coordinates are left out")
@@ -62,8 +54,8 @@ def read_colmap(root: Path) -> Reconstruction:
     return Reconstruction(layout, tuple(images), points, tuple(notes))
 
 
-def lens_from_parameters(model: str, width: int, height: int, p: List[float], where: Path) -> Lens:
-    """A COLMAP camera as (pinhole, distortion), or a SceneError for models and impossible numbers."""
+def camera_from_parameters(model: str, width: int, height: int, p: List[float], where: Path) -> Camera:
+    """A COLMAP camera, or a SceneError for models that are not undistorted here and impossible numbers."""
     if model not in PARAMETERS:
         raise SceneError(
             f"{where} uses the camera model {model}",
@@ -75,15 +67,16 @@ def lens_from_parameters(model: str, width: int, height: int, p: List[float], wh
         "the file is damaged or truncated",
         "copy or export the COLMAP model again",
     )
-    if len(p) != PARAMETERS[model] or not all(np.isfinite(p)):
+    if len(p) != PARAMETERS[model]:
         raise impossible
     if model not in ("PINHOLE", "OPENCV"):
         p = [p[0], *p]  # one focal length for both sides
-    camera = Camera(width, height, *p[:4])
+    # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
+    fx, fy, cx, cy, *bends = p
+    camera = Camera(width, height, fx, fy, cx, cy, Distortion(*bends))
     if not camera.is_possible:
         raise impossible
-    # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
-    return camera, Distortion(*p[4:])
+    return camera
 
 
 def rotation_from_quaternion(q: Array, where: Path) -> Array:
@@ -102,11 +95,12 @@ def rotation_from_quaternion(q: Array, where: Path) -> Array:
     )
 
 
-def _registered(
-    found: List[rows.ImageRow], cameras: Dict[int, Lens], where: Path, root: Path
+def _read_images(
+    path: Path, cameras: Dict[int, Camera], root: Path
 ) -> Tuple[List[RegisteredImage], List[str]]:
+    """Read the images, and notes on those that are left out."""
     images, notes = [], []
-    for name, camera_id, numbers, _ in found:
+    for name, camera_id, numbers, _ in rows.read_images(path, MAX_IMAGES):
         if camera_id not in cameras:
             notes.append(f"image {name} refers to camera {camera_id}, which is not in the model; left out")
             continue
@@ -115,11 +109,10 @@ def _registered(
             notes.append(f"image {name} has a position that is not a number; left out")
             continue
         pose = np.eye(4)
-        pose[:3, :3] = rotation_from_quaternion(q, where)
+        pose[:3, :3] = rotation_from_quaternion(q, path)
         pose[:3, 3] = t
         mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if is_file(m)), None)
-        camera, lens = cameras[camera_id]
-        images.append(RegisteredImage(name, "images", camera, pose, lens, mask))
+        images.append(RegisteredImage(name, "images", name, cameras[camera_id], pose, mask))
     return images, notes
 
 

@@ -34,7 +34,6 @@ ANY = 1 << 62  # rows
 _SAMPLED = 200  # keypoints of one image
 _CAMERA, _IMAGE = struct.Struct("<IiQQ"), struct.Struct("<I7dI")
 _POINT, _KEYPOINT, _COUNT = struct.Struct("<Q3d3Bd"), struct.Struct("<2dq"), struct.Struct("<Q")
-_AGAIN = "copy or export the COLMAP model again"
 
 Row = TypeVar("Row")
 CameraRow = Tuple[int, str, int, int, Tuple[float, ...], str]
@@ -46,11 +45,15 @@ PointRow = Tuple[int, float, float, float, int, int, int]  # number or -1, posit
 
 
 class Damage(SceneError):
-    """A file that is no part of a model, or not a whole one: "empty", "pointer", "short", "name" or "line", and where."""
+    """A file that is no part of a model, or not a whole one: `fault` without its path, and the beginning of a line that is none
+    of COLMAP's. The message lacks that: a stranger's scene may have a link to a file of this machine there, and certificates
+    are passed on."""
 
-    def __init__(self, kind: str, message: str, note: str, hint: str = "", **where: object) -> None:
-        super().__init__(message, note, hint)
-        self.kind, self.where = kind, where
+    def __init__(self, path: Path, fault: str, line: str = "") -> None:
+        note = "the file is damaged or truncated, or is not COLMAP's"
+        super().__init__(f"{path} {fault}", note, "copy or export the COLMAP model again")
+        self.fault = fault
+        self.line = line[:60]
 
 
 def read_cameras(path: Path, most: int = ANY) -> Iterator[CameraRow]:
@@ -124,10 +127,7 @@ def _parsed(path: Path, most: int, noun: str, parse: Callable[..., Row], lines: 
         try:
             yield parse(*row)
         except (ValueError, IndexError):
-            # not what it says: a stranger's scene may have a link to a file of this machine there, and certificates are passed on
-            message = f"{path} has a line that cannot be read"
-            note = "the file is damaged or not written by COLMAP"
-            raise Damage("line", message, note, _AGAIN, line=row[0][:60]) from None
+            raise Damage(path, "has a line that is none of COLMAP's", row[0]) from None
 
 
 def _camera(line: str) -> CameraRow:
@@ -153,12 +153,12 @@ class _Content:
         """Pass over so many bytes; returns where they begin."""
         start, end = self.at, len(self.data)
         if start + size > end:
-            kind = "short" if end else "empty"
-            if self.data[: len(LFS_POINTER)] == LFS_POINTER:
-                kind = "pointer"
-            message = f"{self.path} ends too early: byte {start} needs {size} more bytes, the file has {end}"
-            note = "the file is truncated, or is not a COLMAP model"
-            raise Damage(kind, message, note, _AGAIN, length=end)
+            fault = f"ends too early, after {end} bytes"
+            if not end:
+                fault = "is empty"
+            elif self.data[: len(LFS_POINTER)] == LFS_POINTER:
+                fault = "is a Git LFS pointer (download it with git lfs pull)"
+            raise Damage(self.path, fault)
         self.at += size
         return start
 
@@ -177,8 +177,7 @@ class _Content:
         """Return a name that ends with a zero."""
         end = self.data.find(b"\0", self.at, self.at + 4097)
         if end < 0:
-            message = f"{self.path}: unterminated image name at byte {self.at}"
-            raise Damage("name", message, "the file is damaged", at=self.at)
+            raise Damage(self.path, f"has a name without an end at byte {self.at}")
         start = self.skip(end + 1 - self.at)
         return self.data[start:end].decode("utf-8", "replace")
 

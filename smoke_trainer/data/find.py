@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from smoke_trainer.data.files import is_file
 from smoke_trainer.errors import SceneError, UsageError
@@ -22,11 +20,11 @@ class PublicScene:
 
     dataset: str
     divisor: int
-    multiplier: float
+    budget: float
 
 
-def _scenes(dataset: str, divisor: int, multiplier: float, *names: str) -> Dict[str, PublicScene]:
-    return dict.fromkeys(names, PublicScene(dataset, divisor, multiplier))
+def _scenes(dataset: str, divisor: int, budget: float, *names: str) -> Dict[str, PublicScene]:
+    return dict.fromkeys(names, PublicScene(dataset, divisor, budget))
 
 
 # Divisors: full_eval.py of the reference implementation. Budgets: full_eval.py of taming-3dgs (commit fd0f7d9).
@@ -36,8 +34,6 @@ PUBLIC_SCENES: Dict[str, PublicScene] = {
     **_scenes("Tanks and Temples", 1, 2.0, "train", "truck"),
     **_scenes("Deep Blending", 1, 5.0, "drjohnson", "playroom"),
 }
-
-
 # Folders below ROOT: ROOT/garden, ROOT/360_v2/garden, ROOT/tandt_db/db/playroom.
 MAX_DEPTH = 3
 # Where photos without a reconstruction are looked for.
@@ -46,20 +42,25 @@ PHOTOS = ("images", "input", "photos", "")
 
 @dataclass(frozen=True)
 class FoundScene:
-    """A scene that was found; `public` is None unless it is a public one."""
+    """A scene that was found; its layout is None where it has none that is known."""
 
     name: str
     folder: Path
-    layout: str
-    public: Optional[PublicScene]
+    layout: Optional[str]
+
+    @property
+    def public(self) -> Optional[PublicScene]:
+        """The public scene of that name, which is COLMAP's: a folder `train` with a Blender scene's images is not the one."""
+        if self.layout != "colmap":
+            return None
+        return PUBLIC_SCENES.get(self.name)
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(NamedTuple):
     """The scenes in a folder, the public ones first; `skipped` has (name, reason) of what cannot be trained."""
 
-    scenes: Tuple[FoundScene, ...]
-    skipped: Tuple[Tuple[str, str], ...]
+    scenes: List[FoundScene]
+    skipped: List[Tuple[str, str]]
 
 
 def layout_of(folder: Path) -> Optional[str]:
@@ -76,31 +77,50 @@ def layout_of(folder: Path) -> Optional[str]:
 def survey(root: Path) -> Survey:
     """All scenes of a data folder, or the one that the folder itself is; no scene at all is a SceneError.
 
-    Public scenes are COLMAP's: a folder `train` with a Blender scene's images is not the public scene of that name. Those
-    that are missing are named where at least one is there.
+    Public scenes that are missing are named where at least one is there.
     """
     if not root.is_dir():
         raise UsageError(f"folder not found: {root}", hint="give the folder that contains the scenes")
     layout = layout_of(root)
     if layout is not None:
-        return Survey((_found_scene(root.resolve().name, root, layout),), ())
-    folders, closed = _scene_folders(root)
+        return Survey([FoundScene(root.resolve().name, root, layout)], [])
     scenes: Dict[str, FoundScene] = {}
-    for folder, layout in folders:
-        name = folder.name
-        # Of two folders with one name the first keeps it; the other is named by its whole path below the root.
-        if name in scenes:
-            name = "-".join(folder.relative_to(root).parts)
-        scenes[name] = _found_scene(name, folder, layout)
+    closed: List[Tuple[str, str]] = []
+    level = [root]
+    for _ in range(MAX_DEPTH):
+        below: List[Path] = []
+        for parent in level:
+            try:
+                folders = sorted(
+                    path for path in parent.iterdir() if path.is_dir() and path.name[0] not in "._"
+                )
+            except OSError as error:
+                closed.append((str(parent.relative_to(root)), f"cannot be opened: {error.strerror or error}"))
+                continue
+            for folder in folders:
+                layout = layout_of(folder)
+                if layout is None:
+                    below.append(folder)
+                    continue
+                # Of two folders with one name the first keeps it; the other is named by its whole path below the root.
+                name = folder.name
+                if name in scenes:
+                    name = "-".join(folder.relative_to(root).parts)
+                scenes[name] = FoundScene(name, folder, layout)
+        level = below
     if not scenes:
         raise no_scene(root, "".join(f"; {path} {reason}" for path, reason in closed))
     known = [name for name in PUBLIC_SCENES if name in scenes and scenes[name].public]
-    others = sorted(name for name in scenes if name not in known)
-    absent = f"not found in {root}"
-    skipped = [(name, _incomplete(name, root) or absent) for name in PUBLIC_SCENES if name not in known]
-    if not known:  # somebody's own scenes: that the public ones are elsewhere is no news
-        skipped = [(name, reason) for name, reason in skipped if reason != absent]
-    return Survey(tuple(scenes[name] for name in known + others), tuple(skipped + closed))
+    others = sorted(scenes.keys() - set(known))
+    skipped = []
+    for name in PUBLIC_SCENES:
+        if name in known:
+            continue
+        incomplete = _incomplete(name, root)
+        # That public scenes are elsewhere is no news for somebody's own ones.
+        if known or incomplete:
+            skipped.append((name, incomplete or f"not found in {root}"))
+    return Survey([scenes[name] for name in known + others], skipped + closed)
 
 
 def locate(name: str, root: Path) -> FoundScene:
@@ -116,36 +136,15 @@ def locate(name: str, root: Path) -> FoundScene:
     )
 
 
-def public_scene(name: str, layout: Optional[str]) -> Optional[PublicScene]:
-    """The public scene of that name, which is COLMAP's; None for any other."""
-    if layout != "colmap":
-        return None
-    return PUBLIC_SCENES.get(name)
-
-
-def _command(words: str, *paths: Path) -> str:
-    return words.format(*(shlex.quote(str(path)) for path in paths))
-
-
 def no_scene(root: Path, closed: str = "") -> SceneError:
-    """What a folder without a scene lacks: photos without camera poses are a scene to be."""
+    """Build the error for a folder without a scene: photos without camera poses are a scene to be."""
     for folder in (root / name for name in PHOTOS):
         photos = pictures(folder)
         if photos:
-            workspace, images, before = root, folder, ""
-            if folder == root:  # COLMAP would write its model among the photos
-                beside = root.resolve()
-                workspace = beside.with_name(f"{beside.name}-scene")
-                images = workspace / "images"
-                before = _command("mkdir {} && cp -r {} {} && ", workspace, root, images)
-            colmap = "colmap automatic_reconstructor --workspace_path {} --image_path {}"
-            command = before + _command(colmap, workspace, images)
-            first_step = "run" if shutil.which("colmap") else "install COLMAP, then run"
-            plural = "" if len(photos) == 1 else "s"
             return SceneError(
-                f"{folder} holds {len(photos)} photo{plural}, but {root} has no camera poses",
+                f"{folder} holds photos ({len(photos)}), but {root} has no camera poses",
                 "training needs to know where each photo was taken; structure from motion finds that out",
-                f"{first_step}: {command}",
+                f"run `splatfix scenes check {root}`: it says how COLMAP reconstructs them",
             )
     return SceneError(
         f"no scene found in {root}",
@@ -162,32 +161,8 @@ def pictures(folder: Path) -> List[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
 
 
-def _found_scene(name: str, folder: Path, layout: str) -> FoundScene:
-    return FoundScene(name, folder, layout, public_scene(name, layout))
-
-
-def _scene_folders(root: Path) -> Tuple[List[Tuple[Path, str]], List[Tuple[str, str]]]:
-    """(folder, layout) of every scene, the shallowest first; and (folder, reason) of what could not be opened."""
-    scenes: List[Tuple[Path, str]] = []
-    closed: List[Tuple[str, str]] = []
-    level = [root]
-    for _ in range(MAX_DEPTH):
-        below: List[Path] = []
-        for parent in level:
-            try:
-                below += sorted(
-                    path for path in parent.iterdir() if path.is_dir() and path.name[0] not in "._"
-                )
-            except OSError as error:
-                closed.append((str(parent.relative_to(root)), f"cannot be opened: {error.strerror or error}"))
-        layouts = [(folder, layout_of(folder)) for folder in below]
-        scenes += [(folder, layout) for folder, layout in layouts if layout is not None]
-        level = [folder for folder, layout in layouts if layout is None]
-    return scenes, closed
-
-
 def _incomplete(name: str, root: Path) -> str:
-    """Why a folder of that name is no scene, or "": an interrupted download has images only."""
+    """Say why a folder of that name is no scene, or "": an interrupted download has images only."""
     for folder in (root / name, *sorted(path / name for path in root.iterdir() if path.is_dir())):
         if (folder / "images").is_dir() and layout_of(folder) is None:
             return f"{folder} has images but no reconstruction (sparse/)"

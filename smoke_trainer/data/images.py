@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from smoke_trainer.backends import to_device
 from smoke_trainer.data.camera import source_positions
 from smoke_trainer.data.files import MAX_PIXELS, content_of, too_large
 from smoke_trainer.data.scene import View
 from smoke_trainer.errors import SceneError
-from smoke_trainer.transfer import to_device
 
 # Undistortion maps kept at a time: a scene of one camera wants one; one camera per image would want gigabytes.
 MAPS_KEPT = 2
@@ -125,7 +125,6 @@ class ImageStore:
         self.data_device = data_device
         self.capacity_bytes = capacity_bytes
         self.held_bytes = 0
-        self.decoded = 0  # files so far
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
         self._maps: OrderedDict[Tuple[object, ...], Tensor] = OrderedDict()
 
@@ -135,7 +134,6 @@ class ImageStore:
         planes = self._kept.pop(key, None)
         if planes is None:
             planes = to_device(self._load(view), self.data_device)
-            self.decoded += 1
         else:
             self.held_bytes -= planes.numel()
         while self._kept and self.held_bytes + planes.numel() > self.capacity_bytes:
@@ -144,10 +142,17 @@ class ImageStore:
         if planes.numel() <= self.capacity_bytes:
             self.held_bytes += planes.numel()
             self._kept[key] = planes
-        return self._split_planes(planes, has_mask=view.mask_path is not None)
+        values = to_device(planes, self.device).float() / 255.0
+        mask, alpha = None, None
+        if view.mask_path is not None:
+            mask = (values[-1:] > 0.5).float()
+            values = values[:-1]
+        if len(values) == 4:
+            alpha = values[3:]
+        return GroundTruth(values[:3], alpha, mask)
 
     def tensors(self) -> Dict[int, str]:
-        """What each cached tensor is, by its `id`."""
+        """Name the cached tensors, by their `id`."""
         return {id(planes): f"image {Path(key).name}" for key, planes in self._kept.items()}
 
     def _load(self, view: View) -> Tensor:
@@ -156,7 +161,7 @@ class ImageStore:
         if view.mask_path is not None:
             # The mask is one more plane, so that it is undistorted with its image.
             planes = torch.cat([planes, decode(view.mask_path, size)[:1]])
-        if view.distortion.is_zero:
+        if view.source.lens.is_zero:
             return planes
         straight = F.grid_sample(
             planes[None].float(),
@@ -169,23 +174,13 @@ class ImageStore:
 
     def _sampling_grid(self, view: View) -> Tensor:
         """For every pixel of the view's pinhole its position in the distorted image, [1, H, W, 2] in -1..1."""
-        key = (view.camera, view.source, view.distortion)
+        key = (view.camera, view.source)
         grid = self._maps.pop(key, None)
         if grid is None:
-            pixels = source_positions(view.camera, view.source, view.distortion)
+            pixels = source_positions(view.camera, view.source)
             scaled = 2.0 * pixels / np.array((view.source.width, view.source.height)) - 1.0
             grid = torch.from_numpy(scaled.astype(np.float32))[None]
         self._maps[key] = grid
         if len(self._maps) > MAPS_KEPT:
             self._maps.popitem(last=False)
         return grid
-
-    def _split_planes(self, planes: Tensor, has_mask: bool) -> GroundTruth:
-        values = to_device(planes, self.device).float() / 255.0
-        mask, alpha = None, None
-        if has_mask:
-            mask = (values[-1:] > 0.5).float()
-            values = values[:-1]
-        if len(values) == 4:
-            alpha = values[3:]
-        return GroundTruth(values[:3], alpha, mask)

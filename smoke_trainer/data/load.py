@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -12,20 +12,14 @@ from smoke_trainer.data.colmap import read_colmap
 from smoke_trainer.data.files import is_file, too_large
 from smoke_trainer.data.find import layout_of, no_scene, pictures
 from smoke_trainer.data.images import image_size
-from smoke_trainer.data.scene import (
-    PointCloud,
-    Reconstruction,
-    RegisteredImage,
-    Scene,
-    View,
-    hold_out,
-    spread_of,
-)
-from smoke_trainer.data.transforms import read_blender, read_nerfstudio
+from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage, Scene, View, spread_of
+from smoke_trainer.data.transforms import read_transforms
 from smoke_trainer.errors import SceneError, UsageError
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
-PREPARED = (8, 4, 2, 1)  # folders images_8, images_4, images_2, images: the smallest comes first
+# Of the sorted names the first of every eight is held out, as all the field's COLMAP readers do.
+TEST_EVERY = 8
+PREPARED = (8, 4, 2)  # folders images_8, images_4, images_2 beside images: the smallest comes first
 # Pixels. Wider images are reduced unless a size is asked for, as in the reference implementation.
 WIDEST = 1600
 NEAR = 0.2  # renderers cull what is nearer
@@ -47,14 +41,6 @@ def find_scene(name_or_path: str) -> Path:
     )
 
 
-def read_reconstruction(root: Path) -> Reconstruction:
-    """Recognise the layout by its files and read it."""
-    layout = layout_of(root)
-    if layout is None:
-        raise no_scene(root)
-    return {"colmap": read_colmap, "blender": read_blender, "nerfstudio": read_nerfstudio}[layout](root)
-
-
 def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 100_000, seed: int = 0) -> Scene:
     """Load a scene.
 
@@ -64,7 +50,9 @@ def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 100
     root = find_scene(name_or_path)
     try:
         return _load(root, resolution, random_points, seed)
-    except OSError as error:  # a folder in a file's place, no permission, a disk that fails
+    except (
+        OSError
+    ) as error:  # a file that is not there, a folder in its place, no permission, a disk that fails
         raise SceneError(
             f"{error.filename or root} cannot be read: {error.strerror or error}",
             "the scene exists, but not all of it can be read",
@@ -73,20 +61,31 @@ def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 100
 
 
 def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
-    reconstruction = read_reconstruction(root)
+    reconstruction = _read_reconstruction(root)
     notes: List[str] = list(reconstruction.notes)
-    present = _present(root, _deduplicated(reconstruction.images, notes), notes)
-    ordered = sorted(present, key=lambda item: item[0].identity)
-    held_out = hold_out([image for image, _ in ordered])
-    pinholes: Dict[object, Camera] = {}
-    views = [_view(image, files, resolution, pinholes) for image, files in ordered]
-    notes.extend(_wrong_shape([image for image, _ in ordered], views))
-    train = tuple(view for view, held in zip(views, held_out) if not held)
-    test = tuple(view for view, held in zip(views, held_out) if held)
+    images = _deduplicated(reconstruction.images, notes)
+    present = sorted(_present(root, images, notes), key=lambda item: item[0].name)
+    pinholes: Dict[Camera, Camera] = {}
+    views, misshapen, train, test = [], [], [], []
+    # A split that the layout states itself is kept.
+    is_split = all(image.held_out is not None for image, _ in present)
+    for index, (image, files) in enumerate(present):
+        view = _view(image, files, resolution, pinholes)
+        views.append(view)
+        if image.held_out or (not is_split and index % TEST_EVERY == 0):
+            test.append(view)
+        else:
+            train.append(view)
+        # Rotated by a viewer, or of another session; rounding of prepared copies is less.
+        upright = view.source.width * image.camera.height / image.camera.width
+        if abs(view.source.height - upright) > 2.0 + 0.02 * upright:
+            misshapen.append(image.name)
+    _note(notes, misshapen, "image(s) have another shape than their camera states")
     if not train or not test:
         raise SceneError(
-            f"{root}: {len(train)} views to train on and {len(test)} held out",
-            "training needs both kinds of views",
+            f"{root}: usable images are {len(train)} to train on and {len(test)} to hold out",
+            "training needs both kinds",
+            "check that the image folder holds the images that the reconstruction names",
         )
     points = reconstruction.points
     count = 0 if points is None else len(points.xyz)
@@ -94,25 +93,42 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
         if points is not None or reconstruction.layout != "blender":  # Blender's layout has none
             notes.append(f"{count} points found: {random_points} random ones are used instead")
         points = _random_points(train, random_points, seed)
-    notes.extend(_views_without_points(views, points))
-    return Scene(root.resolve().name, reconstruction.layout, train, test, points, tuple(notes))
+    # Where some see none, poses and points do not belong together, or the scale is wrong.
+    some = points.xyz[:: max(1, len(points.xyz) // 10_000)]
+    blind = [view.name for view in views if not (_sees(view, some) or _sees(view, points.xyz))]
+    text = f"of {len(views)} views show none of the points, all of which are behind the camera, nearer than {NEAR} or outside"
+    _note(notes, blind, f"{text} the image")
+    return Scene(root.resolve().name, reconstruction.layout, tuple(train), tuple(test), points, tuple(notes))
 
 
 Files = Dict[int, Path]  # how many times smaller than the stated size -> the file
 
 
+def _read_reconstruction(root: Path) -> Reconstruction:
+    """Recognise the layout by its files and read it."""
+    layout = layout_of(root)
+    if layout is None:
+        raise no_scene(root)
+    if layout == "colmap":
+        return read_colmap(root)
+    return read_transforms(root, layout)
+
+
+def _note(notes: List[str], names: Sequence[str], text: str) -> None:
+    """Note how many there are of something, and the first five; nothing of none."""
+    if names:
+        notes.append(f"{len(names)} {text}: {', '.join(names[:5])}")
+
+
 def _deduplicated(images: Sequence[RegisteredImage], notes: List[str]) -> List[RegisteredImage]:
     """Each image once: the same one under two numbers could both train and be held out. Layouts that state the split keep it."""
-    once = {(image.identity, image.held_out): image for image in reversed(images)}
+    once = {(image.name, image.held_out): image for image in reversed(images)}
     if len(once) < len(images):
         notes.append(
             f"{len(images) - len(once)} image(s) are registered more than once; the first of each counts"
         )
     both = sorted(name for name, held_out in once if held_out and (name, False) in once)
-    if both:
-        notes.append(
-            f"{len(both)} held-out image(s) are trained on as well, so held-out quality is too good: {', '.join(both[:5])}"
-        )
+    _note(notes, both, "held-out image(s) are trained on as well, so held-out quality is too good")
     return list(reversed(list(once.values())))
 
 
@@ -123,98 +139,36 @@ def _present(
     present: List[Tuple[RegisteredImage, Files]] = []
     missing: List[str] = []
     for image in images:
-        files = _files_of(root, image)
+        # only a folder of images can have prepared copies beside it
+        folders = {factor: f"{image.folder}_{factor}" for factor in PREPARED if image.folder}
+        folders[1] = image.folder
+        files: Files = {}
+        for factor, name in folders.items():
+            path = root / name / image.file
+            if is_file(path):
+                files[factor] = path
         if files:
             present.append((image, files))
         else:
-            missing.append(image.identity)
-    if missing:
-        share = f"{len(missing)} of {len(images)} registered image(s)"
-        notes.append(f"{share} are not on disk: {', '.join(missing[:5])}")
+            missing.append(image.name)
+    _note(notes, missing, f"of {len(images)} registered image(s) are not on disk")
     if present:
-        notes.extend(
-            _unregistered(next(iter(present[0][1].values())).parent, {image.name for image in images})
-        )
+        folder = next(iter(present[0][1].values())).parent
+        known = {PurePosixPath(image.file).name for image in images}
+        extra = [path.name for path in pictures(folder) if path.name not in known]
+        _note(notes, extra, "image(s) on disk are not in the reconstruction")
     elif images:
-        raise _no_images(root, images)
+        expected = root / images[0].folder / images[0].file
+        raise SceneError(
+            f"0 usable images: {expected} does not exist, nor does any other of the {len(images)} that {root} registers",
+            f"prepared copies, of which folders are named {images[0].folder or 'images'}_2, _4 or _8, would do too",
+            f"run `splatfix scenes check {root}`: it finds images of other names, letters or endings",
+        )
     return present
 
 
-def _files_of(root: Path, image: RegisteredImage) -> Files:
-    """The image in every size that it is on disk in; only a folder of images can have prepared copies beside it."""
-    files: Files = {}
-    for factor in PREPARED:
-        folder = image.folder
-        if factor > 1:
-            folder = f"{image.folder}_{factor}"
-        path = root / folder / image.name
-        if is_file(path) and (factor == 1 or image.folder):
-            files[factor] = path
-    return files
-
-
-def _no_images(root: Path, images: Sequence[RegisteredImage]) -> SceneError:
-    """None of the registered images is on disk: where they were looked for, and what lies there instead."""
-    first = images[0]
-    expected = root / first.folder / first.name
-    sizes, note = [], ""
-    if first.folder:
-        sizes = [f"{first.folder}_{factor}" for factor in PREPARED if factor > 1]
-        note = f"prepared copies in {', '.join(sizes)} would do too"
-    there = [path for name in (first.folder, *sizes) for path in pictures((root / name / first.name).parent)]
-    same = next((path for path in there if path.stem.lower() == expected.stem.lower()), None)
-    if same is not None and same.name.lower() == expected.name.lower():
-        hint = (
-            f"{same} differs only in upper and lower case: rename the images as the reconstruction has them"
-        )
-    elif same is not None:
-        hint = f"{same} has another ending than the reconstruction's {expected.name}: convert or rename the images"
-    elif there:
-        hint = f"{there[0].parent} holds {len(there)} images of other names, such as {there[0].name}"
-    else:
-        hint = f"put the images into {expected.parent}"
-    return SceneError(
-        f"0 usable images: {expected} does not exist, nor does any other of the {len(images)} that {root} registers",
-        note,
-        hint,
-    )
-
-
-def _unregistered(folder: Path, known: Set[str]) -> List[str]:
-    """A note on images of a folder that are not in the reconstruction."""
-    endings = {PurePosixPath(name).name for name in known}
-    extra = [path.name for path in pictures(folder) if path.name not in endings]
-    if not extra:
-        return []
-    return [f"{len(extra)} image(s) on disk are not in the reconstruction: {', '.join(extra[:5])}"]
-
-
-def _wrong_shape(images: Sequence[RegisteredImage], views: Sequence[View]) -> List[str]:
-    """A note on images of another shape than their camera: rotated by a viewer, or of another session."""
-    wrong = []
-    for image, view in zip(images, views):
-        upright = view.source.width * image.camera.height / image.camera.width
-        if abs(view.source.height - upright) > 2.0 + 0.02 * upright:  # rounding of prepared copies is less
-            wrong.append(image.identity)
-    if not wrong:
-        return []
-    return [f"{len(wrong)} image(s) have another shape than their camera states: {', '.join(wrong[:5])}"]
-
-
-def _views_without_points(views: Sequence[View], points: PointCloud) -> List[str]:
-    """A note on views that see no point: poses and points do not belong together, or the scale is wrong."""
-    some = points.xyz[:: max(1, len(points.xyz) // 10_000)]
-    blind = [view.name for view in views if not (_sees(view, some) or _sees(view, points.xyz))]
-    if not blind:
-        return []
-    return [
-        f"{len(blind)} of {len(views)} views show none of the points, all of which are behind the camera, nearer "
-        f"than {NEAR} or outside the image: {', '.join(blind[:5])}"
-    ]
-
-
 def _sees(view: View, xyz: np.ndarray) -> bool:
-    """Whether any of the points [N, 3] lies in the view's image, far enough away to be drawn."""
+    """Tell whether any of the points [N, 3] lies in the view's image, far enough away to be drawn."""
     camera = view.camera
     x, y, z = (xyz @ view.world_to_camera[:3, :3].T + view.world_to_camera[:3, 3]).T
     far = np.maximum(z, NEAR)
@@ -223,20 +177,11 @@ def _sees(view: View, xyz: np.ndarray) -> bool:
     return bool((inside & (z > NEAR)).any())
 
 
-def _view(image: RegisteredImage, files: Files, resolution: int, pinholes: Dict[object, Camera]) -> View:
-    """Choose the file and the size to train at, and the pinhole that replaces a distorted camera."""
-    path, width, height = _choose(image, files, resolution)
-    source = image.camera.resized(width, height)
-    key = (source, image.distortion)
-    if key not in pinholes:
-        pinholes[key] = pinhole_for(source, image.distortion)
-    return View(
-        image.identity, path, pinholes[key], source, image.world_to_camera, image.distortion, image.mask
-    )
+def _view(image: RegisteredImage, files: Files, resolution: int, pinholes: Dict[Camera, Camera]) -> View:
+    """Choose the file and the size to train at, and the pinhole that replaces a distorted camera.
 
-
-def _choose(image: RegisteredImage, files: Files, resolution: int) -> Tuple[Path, int, int]:
-    """(file, width, height): the smallest prepared file that is still large enough, resized to the wanted size."""
+    The file is the smallest prepared one that is still large enough, resized to the wanted size.
+    """
     smallest_first = sorted(files, reverse=True)
     smallest_width, _ = image_size(files[smallest_first[0]])
     if resolution <= 0:
@@ -259,27 +204,25 @@ def _choose(image: RegisteredImage, files: Files, resolution: int) -> Tuple[Path
             f"{MAX_TRAINED // 1_000_000} million pixels to train on ({width} x {height})",
             f"train on a smaller size, such as --resolution {LARGEST_FACTOR}",
         )
-    return path, width, height
+    source = image.camera.resized(width, height)
+    if source not in pinholes:
+        pinholes[source] = pinhole_for(source)
+    return View(image.name, path, pinholes[source], source, image.world_to_camera, image.mask)
 
 
 def _random_points(train: Sequence[View], count: int, seed: int) -> PointCloud:
     """Uniform points in a cube around where the cameras look, half as large as their spread; around them if they have none."""
     rng = np.random.default_rng(seed)
-    centers = np.stack([view.position for view in train])
     spread = spread_of(train)
     if spread <= 1e-3:
         spread = AROUND_ONE_PLACE
-    forward = np.stack([view.world_to_camera[2, :3] for view in train])
-    target = _closest_point(centers, forward)
-    xyz = target + rng.uniform(-0.5, 0.5, (count, 3)) * spread
-    return PointCloud(xyz.astype(np.float32), rng.integers(0, 256, (count, 3)).astype(np.uint8))
-
-
-def _closest_point(origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """The point nearest to all optical axes in the least-squares sense."""
-    system, right = 1e-6 * np.eye(3), 1e-6 * origins.mean(axis=0)
-    for origin, direction in zip(origins, directions):
-        across = np.eye(3) - np.outer(direction, direction) / max(float(direction @ direction), 1e-12)
+    # The point nearest to all optical axes in the least-squares sense.
+    centers = np.stack([view.position for view in train])
+    system, right = 1e-6 * np.eye(3), 1e-6 * centers.mean(axis=0)
+    for view in train:
+        axis = view.world_to_camera[2, :3]
+        across = np.eye(3) - np.outer(axis, axis) / max(float(axis @ axis), 1e-12)
         system = system + across
-        right = right + across @ origin
-    return np.asarray(np.linalg.solve(system, right))
+        right = right + across @ view.position
+    xyz = np.linalg.solve(system, right) + rng.uniform(-0.5, 0.5, (count, 3)) * spread
+    return PointCloud(xyz.astype(np.float32), rng.integers(0, 256, (count, 3)).astype(np.uint8))

@@ -10,14 +10,11 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion
+from smoke_trainer.data.camera import Camera
 from smoke_trainer.data.files import content_of
-from smoke_trainer.errors import SceneError
 
 Array = np.ndarray
 
-# Of the sorted names the first of every eight is held out, as all the field's COLMAP readers do.
-TEST_EVERY = 8
 ONE_PLACE = 1e-6  # of the distance of the points: cameras spread no further stand in one place
 
 
@@ -33,24 +30,18 @@ class PointCloud:
 class RegisteredImage:
     """One image as a reconstruction states it: nominal camera, pose (world to camera, 4x4, y down, z forward).
 
-    The file is `folder/name` below the scene's root; prepared smaller copies lie in `folder_2`, `folder_4`, `folder_8`.
-    `held_out` is None if the layout has no split. `path` is the path below the scene's root that a transforms
-    file states: train/r_0.png and test/r_0.png are two images. COLMAP's names have their folders in them; it stays empty.
+    The file is `folder/file` below the scene's root; prepared smaller copies lie in `folder_2`, `folder_4`, `folder_8`.
+    `name` is unique in the scene: COLMAP's own, and the path below the scene's root that a transforms file states, for
+    train/r_0.png and test/r_0.png are two images. `held_out` is None if the layout has no split.
     """
 
     name: str
     folder: str
+    file: str
     camera: Camera
     world_to_camera: Array
-    distortion: Distortion = NO_DISTORTION
-    mask: Optional[Path] = None
+    mask: Optional[Path]
     held_out: Optional[bool] = None
-    path: str = ""
-
-    @property
-    def identity(self) -> str:
-        """A name that is unique in the scene."""
-        return self.path or self.name
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,7 @@ class View:
     """One image, ready to train on.
 
     `camera` is the pinhole to render with. `source` is the camera of the file's pixels after resizing to its size;
-    the two differ only where `distortion` has to be removed. `name` is the image's identity, folder included.
+    the two differ only where its lens has to be removed. `name` is the image's identity, folder included.
     """
 
     name: str
@@ -76,8 +67,7 @@ class View:
     camera: Camera
     source: Camera
     world_to_camera: Array
-    distortion: Distortion = NO_DISTORTION
-    mask_path: Optional[Path] = None
+    mask_path: Optional[Path]
 
     @property
     def position(self) -> Array:
@@ -96,34 +86,25 @@ class Scene:
     points: PointCloud
     notes: Tuple[str, ...] = field(default_factory=tuple)
 
-    def digest(self) -> str:
-        """SHA-256 of what is trained on: the images' bytes, their cameras and poses, the split, and the points."""
+    def fingerprint(self) -> Tuple[str, List[str]]:
+        """SHA-256 of what is trained on: the images' bytes, their cameras and poses, the split, and the points; and the names of
+        held-out views whose image is, byte for byte, that of a training view."""
         digest = hashlib.sha256()
+        files: Dict[Path, bytes] = {}
         for views in (self.train, self.test):
             digest.update(f"{len(views)} views\n".encode())
             for view in views:
-                digest.update(f"{view.name} {view.camera} {view.source} {view.distortion}\n".encode())
+                digest.update(f"{view.name} {view.camera} {view.source} {view.source.lens}\n".encode())
                 digest.update(np.ascontiguousarray(view.world_to_camera, dtype=np.float64).tobytes())
-                digest.update(self._digest_of(view.image_path))
-                if view.mask_path is not None:
-                    digest.update(self._digest_of(view.mask_path))
+                for path in filter(None, (view.image_path, view.mask_path)):
+                    if path not in files:
+                        files[path] = hashlib.sha256(content_of(path)).digest()
+                    digest.update(files[path])
         digest.update(np.ascontiguousarray(self.points.xyz).tobytes())
         digest.update(np.ascontiguousarray(self.points.rgb).tobytes())
-        return digest.hexdigest()
-
-    def repeated(self) -> List[str]:
-        """Held-out views whose image is, byte for byte, that of a training view."""
-        trained = {self._digest_of(view.image_path) for view in self.train}
-        return [view.name for view in self.test if self._digest_of(view.image_path) in trained]
-
-    def _digest_of(self, path: Path) -> bytes:
-        if path not in self._digests:
-            self._digests[path] = hashlib.sha256(content_of(path)).digest()
-        return self._digests[path]
-
-    @cached_property
-    def _digests(self) -> Dict[Path, bytes]:
-        return {}
+        trained = {files[view.image_path] for view in self.train}
+        repeated = [view.name for view in self.test if files[view.image_path] in trained]
+        return digest.hexdigest(), repeated
 
     @cached_property
     def extent(self) -> float:
@@ -145,16 +126,3 @@ def spread_of(views: Sequence[View]) -> float:
     """The largest distance of a camera from the mean of all."""
     centers = np.stack([view.position for view in views])
     return float(np.linalg.norm(centers - centers.mean(axis=0), axis=1).max())
-
-
-def hold_out(images: Sequence[RegisteredImage], every: int = TEST_EVERY) -> List[bool]:
-    """For images sorted by name: which are held out. A split that the layout states itself is kept."""
-    if len(images) < 2:
-        raise SceneError(
-            f"the scene has {len(images)} usable image(s)",
-            "some must train and another must be held out, so at least two are needed",
-            "check that the image folder holds the images that the reconstruction names",
-        )
-    if all(image.held_out is not None for image in images):
-        return [bool(image.held_out) for image in images]
-    return [index % every == 0 for index in range(len(images))]

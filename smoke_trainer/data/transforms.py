@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import ChainMap
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
 from smoke_trainer.data.files import MAX_IMAGES, MAX_JSON, content_of, is_file, too_large
 from smoke_trainer.data.images import image_size
-from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
+from smoke_trainer.data.scene import Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
 from smoke_trainer.ply import read_points
 
@@ -25,32 +26,31 @@ IMAGE_SUFFIXES = ("", ".png", ".jpg", ".jpeg")
 PINHOLE_MODELS = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 
 
-def read_blender(root: Path) -> Reconstruction:
-    """transforms_train.json trains, transforms_test.json is held out; points3d.ply has points (optional)."""
+def read_transforms(root: Path, layout: str) -> Reconstruction:
+    """Read a scene: cameras for all frames or per frame, and points (optional) that training starts from.
+
+    Of layout `nerfstudio` transforms.json; of `blender` transforms_train.json trains, and transforms_test.json is held out.
+    """
+    files: Dict[str, Optional[bool]] = {"transforms.json": None}
+    cloud = "sparse_pc.ply"
+    if layout == "blender":
+        files = {"transforms_train.json": False, "transforms_test.json": True}
+        cloud = "points3d.ply"
     images: List[RegisteredImage] = []
     notes: List[str] = []
-    for split in ("train", "test"):
-        path = root / f"transforms_{split}.json"
-        if not is_file(path):
-            raise SceneError(
-                f"{path} is missing", "a Blender scene has one file for training and one for held-out views"
-            )
-        document = _document(path)
+    for name, held_out in files.items():
+        document = _document(root / name)
         for frame in document["frames"]:
-            _add_frame(root, path, document, frame, split == "test", images, notes)
-    return Reconstruction("blender", tuple(images), _points(root, "points3d.ply", notes), tuple(notes))
-
-
-def read_nerfstudio(root: Path) -> Reconstruction:
-    """transforms.json: intrinsics for all frames or per frame, points in `ply_file_path` (optional)."""
-    path = root / "transforms.json"
-    document = _document(path)
-    images: List[RegisteredImage] = []
-    notes: List[str] = []
-    for frame in document["frames"]:
-        _add_frame(root, path, document, frame, None, images, notes)
-    points = _points(root, document.get("ply_file_path", "sparse_pc.ply"), notes)
-    return Reconstruction("nerfstudio", tuple(images), points, tuple(notes))
+            image = _image(root, root / name, ChainMap(frame, document), held_out, notes)
+            if image is not None:
+                images.append(image)
+    cloud = str(document.get("ply_file_path", cloud))
+    points = None
+    if is_file(root / cloud):
+        points = read_points(root / cloud)
+    else:
+        notes.append(f"{cloud} not found: training starts from random points")
+    return Reconstruction(layout, tuple(images), points, tuple(notes))
 
 
 def _document(path: Path) -> Dict[str, Any]:
@@ -72,30 +72,25 @@ def _document(path: Path) -> Dict[str, Any]:
     return dict(document)
 
 
-def _add_frame(
-    root: Path,
-    path: Path,
-    document: Dict[str, Any],
-    frame: Dict[str, Any],
-    held_out: Optional[bool],
-    images: List[RegisteredImage],
-    notes: List[str],
-) -> None:
-    """Append one frame, or a note on why it is left out."""
+def _image(
+    root: Path, path: Path, frame: Mapping[str, Any], held_out: Optional[bool], notes: List[str]
+) -> Optional[RegisteredImage]:
+    """One frame with what the document states for all; None, with a note, for one whose image is not there."""
     stated = str(frame.get("file_path", ""))
     # NeRF's own files leave the ending out.
     candidates = (root / (stated + suffix) for suffix in IMAGE_SUFFIXES)
     file = next(filter(is_file, candidates), None)
     relative = PurePosixPath(stated)
     if file is not None:
-        relative = PurePosixPath(_below(root, file))
-    values = ChainMap(frame, document)
+        relative = PurePosixPath(file.as_posix())
+        with contextlib.suppress(ValueError):  # a transforms file may also state absolute paths elsewhere
+            relative = PurePosixPath(file.relative_to(root).as_posix())
     # A frame whose file is absent may still have a smaller prepared copy; its size must then be stated.
-    if not stated or (file is None and "w" not in values):
+    if not stated or (file is None and "w" not in frame):
         notes.append(f"image {stated or '(unnamed)'} is not on disk; left out")
-        return
+        return None
     pose = _pose(path, stated, frame.get("transform_matrix"))
-    camera, lens = _lens(path, stated, values, file)
+    camera = _camera(path, stated, frame, file)
     folder, name = "", str(relative)
     if len(relative.parts) > 1:
         folder, name = relative.parts[0], "/".join(relative.parts[1:])
@@ -105,15 +100,7 @@ def _add_frame(
         if not is_file(mask):
             notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image is used")
             mask = None
-    images.append(RegisteredImage(name, folder, camera, pose, lens, mask, held_out, str(relative)))
-
-
-def _below(root: Path, file: Path) -> str:
-    """The file's path relative to the root; a transforms file may also state absolute paths elsewhere."""
-    try:
-        return file.relative_to(root).as_posix()
-    except ValueError:
-        return file.as_posix()
+    return RegisteredImage(str(relative), folder, name, camera, pose, mask, held_out)
 
 
 def _pose(path: Path, name: str, matrix: Any) -> Array:
@@ -139,9 +126,7 @@ def _pose(path: Path, name: str, matrix: Any) -> Array:
     return np.asarray(inverse)
 
 
-def _lens(
-    path: Path, name: str, values: Mapping[str, Any], file: Optional[Path]
-) -> Tuple[Camera, Distortion]:
+def _camera(path: Path, name: str, values: Mapping[str, Any], file: Optional[Path]) -> Camera:
     """Intrinsics from fl_x... or camera_angle_x; the image's own size if none is stated."""
     model = values.get("camera_model", "OPENCV")
     if values.get("is_fisheye"):
@@ -166,20 +151,11 @@ def _lens(
         fy = float(values.get("fl_y", fx))
         cx, cy = float(values.get("cx", width / 2)), float(values.get("cy", height / 2))
         lens = Distortion(*(float(values.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2", "k3")))
-        camera = Camera(width, height, fx, fy, cx, cy)
-        bends = (lens.k1, lens.k2, lens.p1, lens.p2, lens.k3)
-        if not camera.is_possible or not all(map(math.isfinite, bends)):
+        camera = Camera(width, height, fx, fy, cx, cy, lens)
+        if not camera.is_possible:
             raise ValueError
     except (KeyError, ValueError, TypeError, ZeroDivisionError, OverflowError):
         raise SceneError(
             f"{path}: {name} has no usable size and focal length", "the file is damaged"
         ) from None
-    return camera, lens
-
-
-def _points(root: Path, name: Any, notes: List[str]) -> Optional[PointCloud]:
-    path = root / str(name)
-    if not is_file(path):
-        notes.append(f"{name} not found: training starts from random points")
-        return None
-    return read_points(path)
+    return camera

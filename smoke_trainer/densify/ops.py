@@ -6,13 +6,13 @@ keeps beside them. A mask is a boolean tensor [P].
 
 from __future__ import annotations
 
-from typing import Callable, Dict
+from typing import Any, Callable, Dict, Sequence
 
 import torch
 from torch import Tensor
 
+from smoke_trainer.backends import to_device
 from smoke_trainer.model import GROUPS, Gaussians, logit
-from smoke_trainer.transfer import to_device
 from splatfix.kernels import projection
 from splatfix.kernels.helpers import binomial_table, compute_relocation
 
@@ -72,10 +72,7 @@ def reset_opacity(model: Gaussians) -> None:
     parameter = model.params["opacity"]
     with torch.no_grad():
         parameter.copy_(logit(torch.clamp(model.opacities().detach(), max=RESET_OPACITY)))
-    moments = model.optimizer.state.get(parameter)
-    if moments:
-        for key in MOMENTS:
-            moments[key].zero_()
+    _clear_moments(model, ("opacity",))
 
 
 def relocate(model: Gaussians, dead: Tensor, min_opacity: float, generator: torch.Generator) -> int:
@@ -91,7 +88,7 @@ def relocate(model: Gaussians, dead: Tensor, min_opacity: float, generator: torc
         values[dead] = values[sources]
         with torch.no_grad():
             model.params[name].copy_(values)
-    _clear_moments(model, sources)
+    _clear_moments(model, GROUPS, sources)
     return count
 
 
@@ -103,7 +100,7 @@ def sample_add(
         return 0
     sources = _draw(model.opacities().detach()[:, 0], count, generator)
     _share_position(model, sources, min_opacity)
-    _clear_moments(model, sources)
+    _clear_moments(model, GROUPS, sources)
     return append(model, state, {name: model.params[name].detach()[sources] for name in GROUPS})
 
 
@@ -169,8 +166,8 @@ def _share_position(model: Gaussians, sources: Tensor, min_opacity: float) -> No
         model.params["scaling"][sources] = torch.log(scales)
 
 
-def _clear_moments(model: Gaussians, rows: Tensor) -> None:
-    for name in GROUPS:
+def _clear_moments(model: Gaussians, groups: Sequence[str], rows: Any = slice(None)) -> None:
+    for name in groups:
         moments = model.optimizer.state.get(model.params[name])
         if moments:
             for key in MOMENTS:

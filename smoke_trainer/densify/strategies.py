@@ -70,7 +70,7 @@ class Strategy:
         raise NotImplementedError
 
     def is_due(self, iteration: int) -> bool:
-        """Whether Gaussians are added and removed after this iteration."""
+        """Tell whether Gaussians are added and removed after this iteration."""
         config = self.config
         in_range = config.refine_start_iter < iteration < config.refine_stop_iter
         return in_range and iteration % config.refine_every == 0
@@ -88,9 +88,9 @@ class DefaultStrategy(Strategy):
     - A high average gradient of the position on screen means missing detail: small Gaussians are cloned, large ones split.
     - Nearly transparent Gaussians are pruned.
     - From time to time all opacities are reset; what the images do not need stays transparent and is pruned.
-    - After the first reset, Gaussians too large in the world are pruned as well. (On screen too where `max_radius` says so.
-      In the reference that test never acts, because the radii are zeroed just before it, and gsplat has it off; in every
-      run compared it cost SSIM.)
+    - After the first reset, Gaussians too large in the world are pruned as well. (Not those too large on screen: in the
+      reference that test never acts, because the radii are zeroed just before it, and gsplat has it off; in every run
+      compared it cost SSIM.)
 
     State: `grad2d`, the sum of gradient norms in NDC units; `count`, the views in that sum; `radii`, the largest
     radius on screen in pixels.
@@ -153,7 +153,6 @@ class DefaultStrategy(Strategy):
         config = self.config
         mask = model.opacities().detach()[:, 0] < config.min_opacity
         if by_size:
-            mask |= self.state["radii"] > config.max_radius
             mask |= model.scales().detach().amax(dim=1) > config.max_scale3d * self.extent
         return ops.remove(model, self.state, mask)
 

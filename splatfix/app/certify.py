@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatfix import facts as machine_facts
@@ -12,7 +13,7 @@ from splatfix.app.interrupts import on_interrupt
 from splatfix.app.options import options_after
 from splatfix.app.rehearse import stack_subject
 from splatfix.app.result import Result, show_message, target_python
-from splatfix.app.stored import NAME
+from splatfix.app.stored import NAME, read_stored
 from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.advice import way_out
@@ -28,7 +29,7 @@ from splatfix.certify.subject import published_method
 from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
-from splatfix.core.errors import Exit
+from splatfix.core.errors import Exit, require
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
@@ -56,10 +57,13 @@ def certify(request: CertifyRequest) -> Result:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
     with on_interrupt(_NOTHING):
-        published_method(request)  # a wrong option is told before anything is looked at
+        # a wrong option is told before anything is looked at
+        baseline = None
+        if request.baseline is not None and published_method(request) is None:
+            baseline = require(read_stored(Path(request.baseline))).certificate
         python = target_python(request.python)
         facts = machine_facts.gather(python)
-        return _run(request, smoke_subject(request, python, facts), facts)
+        return _run(request, smoke_subject(request, python, facts, baseline), facts)
 
 
 def rehearse(request: RehearseRequest) -> Result:

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
-from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.checks import Check, all_checks, check_named, run_checks, select
 from splatfix.checks.checkout.code_shapes import source_patterns
@@ -185,21 +184,14 @@ def _facts(request: DiagnoseRequest) -> Facts:
         return machine_facts.load(request.facts_file)
     if request.repo is not None and not request.repo.is_dir():
         raise SplatfixError.of("app.not-a-folder", folder=request.repo)
-    choice, record = machine_facts.choose_python(request.python), request.record
-
-    def interrupted() -> str:
-        if record is None or not record.is_dir() or not any(record.iterdir()):
-            return ""
-        return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
-
-    with on_interrupt(interrupted):
-        facts = machine_facts.gather(
-            choice.python,
-            chosen=choice.why,
-            try_imports=request.try_imports,
-            record=record,
-            redact=request.redact,
-        )
+    choice = machine_facts.choose_python(request.python)
+    facts = machine_facts.gather(
+        choice.python,
+        chosen=choice.why,
+        try_imports=request.try_imports,
+        record=request.record,
+        redact=request.redact,
+    )
     if request.repo is None:
         return facts
     from splatfix.facts.checkout import with_checkout

@@ -2,11 +2,9 @@
 
 import os
 import re
-import textwrap
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib.metadata import requires as requires_of
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -16,19 +14,17 @@ from splatfix import __version__
 from splatfix.app.result import Result, show_message
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.containers.checkout import CheckoutLane, lane_for
-from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile, own_source
+from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text, resolved_folder
 from splatfix.core.resources import bundled
-from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run
 from splatfix.core.visible import visible
 from splatfix.facts.checkout import read_checkout
 from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
-from splatfix.install.wheels import write_wheel
 from splatfix.knowledge import RequestedTarget
 from splatfix.plan.checkout import many_things
 from splatfix.report.console import escape, marked, prose, show_step
@@ -72,7 +68,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     checkout = read_checkout(folder, source_patterns()).value
     plan = lane_for(folder, checkout, request.targets, _TOOLKITS[request.toolkit], request.torch)
     lane = plan.lane
-    recipe = ImageRecipe(lane, {}, extensions=lane.extensions, targets=lane.targets, jobs=request.jobs)
+    recipe = ImageRecipe(lane, jobs=request.jobs)
     text = text_of(plan, recipe)
     if request.out is None:
         return Result(
@@ -85,24 +81,23 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     left_out = [item for item in copied.left_out if not item.path.startswith(f"{CONTEXT}/")]
     for missing in missed(left_out):
         show_message(f"Not in the image: {missing}.")
-    destination, name = _destination(request.out)
+    if not request.out.parent.is_dir():
+        raise SplatfixError.of("app.no-folder-for-dockerfile", parent=request.out.parent)
+    # what is not there is to be a folder, unless it is called a Dockerfile
+    destination, name = request.out.resolve(), "Dockerfile"
+    if not request.out.is_dir() and (request.out.exists() or "dockerfile" in request.out.name.lower()):
+        destination, name = request.out.parent.resolve(), request.out.name
     texts = {name: text, f"{name}.dockerignore": ignored(plan, folder, left_out)}
     contents = {destination / file: content.encode() for file, content in texts.items()}
-    for file, content in (build_context(recipe) | _own_wheel()).items():
+    for file, content in build_context(recipe).items():
         if file.startswith(CONTEXT):
             contents[destination / file] = content if isinstance(content, bytes) else content.read_bytes()
-    # all files or none: what is in the way of one is told before the first is written
-    new, stale = _to_write(destination, contents, request)
-    for path in stale:
-        path.unlink()
-    for path in new:
-        write_bytes(path, contents[path])
+    written = _write_all(destination, contents, force=request.force)
     image = _image_name(plan)
     steps = [run("docker", "build", "-t", image, "-f", destination / name, folder, text="Build it with")]
     if destination != folder:
         text_of_copy = "The build takes files from the checkout alone, so first"
         steps.insert(0, run("cp", "-r", destination / CONTEXT, folder, text=text_of_copy))
-    written = [str(path) for path in new]
 
     def show(console: Console) -> None:
         title = f"[bold]{escape(lane.description)} for {', '.join(lane.targets)}[/]"
@@ -127,23 +122,20 @@ def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
     if plan.machine != "x86_64":  # NVIDIA's images exist for both; an emulated nvcc takes hours
         chosen.append(f"for an {plan.machine} processor: build it on one, or with --platform linux/arm64")
     chosen += [f"left to you: {note}" for note in plan.notes]
-    template = (bundled("dockerfiles") / "head.txt").read_text(encoding="utf-8")
-    head = template.rstrip().format(
-        title=f"{plan.lane.description} for {targets}",
-        version=__version__,
-        image=_image_name(plan),
-        context=CONTEXT,
-        checkout=CHECKOUT,
-        chosen="\n".join(f"- {visible(text)}" for text in chosen),
+    head = (
+        (bundled("dockerfiles") / "head.txt")
+        .read_text(encoding="utf-8")
+        .format(
+            title=f"{plan.lane.description} for {targets}",
+            version=__version__,
+            image=_image_name(plan),
+            context=CONTEXT,
+            checkout=CHECKOUT,
+            chosen="\n".join(f"# - {visible(text)}" for text in chosen),
+        )
     )
-    lines: list[str] = []
-    wrapper = textwrap.TextWrapper(110, break_long_words=False, break_on_hyphens=False)
-    for paragraph in head.split("\n"):
-        wrapper.subsequent_indent = "  " * paragraph.startswith("- ")
-        lines += wrapper.wrap(paragraph) or [""]
-    comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     labels = f'LABEL org.splatfix.version="{__version__}" org.splatfix.targets="{targets}"\n'
-    return f"{comment}\n{dockerfile(recipe)}{labels}"
+    return f"{head}\n{dockerfile(recipe, of_checkout=True)}{labels}"
 
 
 def _image_name(plan: CheckoutLane) -> str:
@@ -189,25 +181,12 @@ def _excludes(rule: str, folder: str) -> bool:
     return any(re.fullmatch(expression, str(name)) for name in (path, *path.parents))
 
 
-def _destination(out: Path) -> tuple[Path, str]:
-    """Return (folder, the Dockerfile's name in it); what is not there is to be a folder, unless it is called a Dockerfile."""
-    if not out.parent.is_dir():
-        raise SplatfixError.of("app.no-folder-for-dockerfile", parent=out.parent)
-    if out.is_dir() or not (out.exists() or "dockerfile" in out.name.lower()):
-        return out.resolve(), "Dockerfile"
-    return out.parent.resolve(), out.name
-
-
-def _to_write(
-    destination: Path, contents: dict[Path, bytes], request: DockerfileRequest
-) -> tuple[list[Path], list[Path]]:
-    """List the files that are not there as they should be, and those of another splatfix that must not stay.
+def _write_all(destination: Path, contents: dict[Path, bytes], *, force: bool) -> list[str]:
+    """Write the files that are not there as they should be, all or none; returns which.
 
     Raises:
-        SplatfixError: ``file-exists`` for others that are there, and for folders that are links to elsewhere.
+        SplatfixError: ``file-exists`` for others that are there; ``cannot-write`` for folders in the way, and below links.
     """
-    ours = destination / CONTEXT
-    folders = {folder for file in contents for folder in file.parents if folder.is_relative_to(ours)}
     new = []
     for path, content in contents.items():
         # what cannot be read is somebody else's, and only --force replaces it
@@ -216,28 +195,12 @@ def _to_write(
                 continue
         new.append(path)
     there = [path for path in new if os.path.lexists(path)]
-    if any(folder.is_symlink() for folder in folders) or any(path.is_dir() for path in there):
+    if any(path.is_dir() or path.parent.resolve() != path.parent for path in new):
         raise SplatfixError.of("app.dockerfile-in-the-way", destination=destination)
-    stale = [path for path in ours.rglob("*") if path not in contents and not path.is_dir()]
-    if (there or stale) and not request.force:
-        names = [path.name for path in (*there, *stale)]
-        raise SplatfixError.of("app.file-exists", names=names, destination=destination)
-    return new, stale
-
-
-def _own_wheel() -> dict[str, bytes]:
-    """Make a wheel of the running splatfix, by its name: what builds the image is what wrote its Dockerfile, also where no index
-    has it."""
-    files = {name: path.read_bytes() for name, path in own_source().items()}
-    requires = [text for text in requires_of("splatfix") or () if "extra ==" not in text]
-    with temporary_folder() as folder:
-        path = write_wheel(
-            folder,
-            "splatfix",
-            __version__,
-            files,
-            "The splatfix that wrote the Dockerfile beside it",
-            requires=requires,
-            entry_points="[console_scripts]\nsplatfix = splatfix.cli:main\n",
+    if there and not force:
+        raise SplatfixError.of(
+            "app.file-exists", names=[path.name for path in there], destination=destination
         )
-        return {f"{CONTEXT}/source/{path.name}": path.read_bytes()}
+    for path in new:
+        write_bytes(path, contents[path])
+    return [str(path) for path in new]

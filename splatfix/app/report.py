@@ -1,6 +1,5 @@
 """``splatfix report``: certificates that were written earlier, shown in any form, compared, and merged."""
 
-import gc
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +44,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
     """
     stored = require(read_stored(path))
     subject, sha256 = stored.certificate, stored.sha256
-    content = {name: value for name, value in stored.whole.items() if name not in ENVELOPE}
+    content = {name: value for name, value in stored.document.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
     page = stored.path.with_suffix(".html")
     return Shown(
@@ -78,8 +77,8 @@ def diff(a: Path, b: Path) -> Result:
     baseline, judged = require(read_stored(a)), require(read_stored(b))
     certificate_b = judged.certificate
     for stored in (judged, baseline):
-        require_alike(stored.path, stored.document, certificate_b.renderer, certificate_b.device)
-    compared = compare(certificate_b.scenes, baseline.document)
+        require_alike(stored.path, stored.certificate, certificate_b.renderer, certificate_b.device)
+    compared = compare(certificate_b.scenes, baseline.certificate)
     assert compared is not None  # there is a baseline
     rung = reproduces(certificate_b.scenes, compared)
     difference = comparison.Difference(str(baseline.path), str(judged.path), rung, compared)
@@ -124,29 +123,25 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
     """
     for path in paths:
-        try:
-            path.stat()
-        except (FileNotFoundError, NotADirectoryError) as absent:
-            raise SplatfixError.of("app.nothing-to-read", path=path) from absent
-        except OSError:
-            continue  # it may be there: whoever reads it lists it with the reason
+        if not os.path.lexists(path):
+            raise SplatfixError.of("app.nothing-to-read", path=path)
     unreadable: list[tuple[str, str]] = []
     summaries = []
-    gc.disable()  # documents are trees, freed without it; looking through them for circles takes a fifth of the time
-    try:
-        for file in _files(paths, unreadable):
-            stored = read_stored(Path(file))
-            if isinstance(stored, Rejected):
-                # the file is named beside it
-                what = re.sub(rf"(?<!\S){re.escape(file)}(?=[\s:])", "it", stored.error().what)
-                unreadable.append((file, what))
-                continue
-            link = _link(file, out)
-            summaries.append(
-                merging.summary_of(file, link, stored.certificate, stored.options, stored.sha256)
-            )
-    finally:
-        gc.enable()
+    for file in _files(paths, unreadable):
+        stored = read_stored(Path(file))
+        if isinstance(stored, Rejected):
+            # the file is named beside it
+            what = re.sub(rf"(?<!\S){re.escape(file)}(?=[\s:])", "it", stored.error().what)
+            unreadable.append((file, what))
+            continue
+        target = f"{file.removesuffix('.json')}.html"
+        if not Path(target).is_file():
+            target = file
+        try:
+            link = quote(os.path.relpath(target, out).replace(os.sep, "/"), errors="surrogateescape")
+        except ValueError:  # on another drive
+            link = Path(target).absolute().as_uri()
+        summaries.append(merging.summary_of(file, link, stored.certificate, stored.options, stored.sha256))
     matrix = merging.merge(summaries)
     refusals = refused or {}
     lanes = [(name, problem.what) for name, problem in refusals.items()]
@@ -203,16 +198,3 @@ def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator
             if absolute not in visited:
                 visited.add(absolute)
                 yield file
-
-
-def _link(file: str, out: Path) -> str:
-    """Return a relative URL from the folder ``out`` to the certificate's page, or to the file where there is no page."""
-    target = file
-    page = f"{file.removesuffix('.json')}.html"
-    if Path(page).is_file():
-        target = page
-    try:
-        relative = os.path.relpath(target, out)
-    except ValueError:  # on another drive
-        return Path(target).absolute().as_uri()
-    return quote(relative.replace(os.sep, "/"), errors="surrogateescape")

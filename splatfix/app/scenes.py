@@ -63,19 +63,20 @@ def check_scenes(names: tuple[str, ...], root: Path | None, html: Path | None = 
         SplatfixError: ``unknown-scene``, ``one-scene`` (exit code 2), ``cannot-write`` (3).
     """
     known = {sample.name for sample in find_samples()}
-    folders = [Path(name) for name in names if name not in known and Path(name).is_dir()]
-    samples = [name for name in names if name in known]
-    for name in names:
-        if name not in known and not Path(name).is_dir():
-            raise SplatfixError.of("app.unknown-scene", name=name, known=sorted(known))
-    memory = resources.probe(System()).memory_total if folders else None
-    checked = []
+    samples = tuple(name for name in names if name in known)
+    folders = [Path(name) for name in names if name not in known]
     for folder in folders:
-        for scene in scenes_below(folder):
-            checked.append(judge(replace(read_scene(scene), host_memory=memory)))
+        if not folder.is_dir():
+            raise SplatfixError.of("app.unknown-scene", name=str(folder), known=sorted(known))
+    memory = resources.probe(System()).memory_total if folders else None
+    checked = [
+        judge(replace(read_scene(scene), host_memory=memory))
+        for folder in folders
+        for scene in scenes_below(folder)
+    ]
     rows: list[dict[str, Any]] = []
     if samples or not folders:
-        for item in find_samples(tuple(samples)):
+        for item in find_samples(samples):
             rows.append({"name": item.name, "problems": list(check_sample(item, root))})
     exit_code = Exit.OK
     if any(row["problems"] for row in rows) or any(scene.verdict for scene in checked):

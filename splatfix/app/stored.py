@@ -13,7 +13,7 @@ from msgspec import Struct
 from splatfix import __version__
 from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.codec import from_json, parse_json
-from splatfix.core.errors import Rejected
+from splatfix.core.errors import Rejected, require
 from splatfix.core.reading import read_bytes
 from splatfix.model import Facts
 from splatfix.model.option import Options
@@ -26,35 +26,23 @@ class Stored(Struct, frozen=True):
     """A certificate.json."""
 
     path: Path
-    content: bytes
+    sha256: str
     document: Mapping[str, Any]
-    """As it was written, without the facts of the machine: they are the largest part, and few ask for them."""
+    """As it was written."""
     certificate: Certificate
     options: Options | None
 
     @property
-    def whole(self) -> dict[str, Any]:
-        """The document with the facts.
+    def facts(self) -> Facts:
+        """Those of the machine.
 
         Raises:
-            SplatfixError: ``not-a-certificate`` (exit code 2) when they have a number that no computer can hold.
+            SplatfixError: ``not-a-certificate`` (exit code 2).
         """
         try:
-            return dict(parse_json(self.content.decode("utf-8-sig")))
+            return from_json(Facts, self.document.get("facts"))
         except ValueError as error:
-            raise _changed(self.path, self.document, error).error() from error
-
-    @property
-    def facts(self) -> Facts:
-        """Those of the machine; else ``not-a-certificate``, as :attr:`whole`."""
-        try:
-            return from_json(Facts, self.whole.get("facts"))
-        except ValueError as error:
-            raise _changed(self.path, self.document, error).error() from error
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+            return require(_changed(self.path, self.document, error))
 
     @property
     def python(self) -> str | None:
@@ -75,9 +63,7 @@ def read_stored(path: Path) -> Stored | Rejected:
         reason = content.reason if content else "No such file or directory"
         return Rejected.of("app.unreadable-certificate", path=file, reason=reason)
     try:
-        members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        texts = {name: bytes(raw).decode() for name, raw in members.items() if name != "facts"}
-        document = {name: parse_json(text) for name, text in texts.items()}
+        document = msgspec.json.decode(content)
     except (ValueError, RecursionError):  # damaged, which this says, or with names that are no UTF-8
         try:
             document = parse_json(content.decode("utf-8-sig"))
@@ -95,21 +81,19 @@ def read_stored(path: Path) -> Stored | Rejected:
             "app.other-schema", file=file, by=by, version=version, here=__version__, reads=SCHEMA_VERSION
         )
     try:
-        parts = {name: document[name] for name in Certificate.__struct_fields__ if name in document}
+        parts = {name: document[name] for name in Certificate.__struct_encode_fields__ if name in document}
         certificate = from_json(Certificate, parts)
         options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
         datetime.fromisoformat(certificate.issued)
-        folder = os.path.realpath(file.parent)
+        folder = file.parent.resolve()
         for scene in certificate.scenes:
             for name in filter(None, (*scene.images, scene.log)):
                 # a stranger's certificate could otherwise put any file of this machine into the page
-                if os.path.commonpath((folder, os.path.realpath(Path(folder, name)))) != folder:
+                if not Path(folder, name).resolve().is_relative_to(folder):
                     raise ValueError(f"{name!a} leads out of the report folder")
-        if options and options.advice and options.advice.option not in (None, *options.available):
-            raise ValueError("options.advice is none of the options")
     except ValueError as error:
         return _changed(file, document, error)
-    return Stored(file, content, document, certificate, options)
+    return Stored(file, hashlib.sha256(content).hexdigest(), document, certificate, options)
 
 
 def _changed(file: Path, document: Mapping[str, Any], error: ValueError) -> Rejected:

@@ -5,10 +5,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison, SceneRun
-from splatfix.certify.record import TrainingRecord
+from smoke_trainer.record import HostPeaks, TrainingRecord
+from splatfix.certify.model import (
+    Certificate,
+    Compared,
+    Comparison,
+    Outcome,
+    SceneComparison,
+    SceneRun,
+)
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
 from splatfix.knowledge.published import Method, methods, public_scenes
@@ -40,29 +46,27 @@ _NOT_JUDGED = {
 }
 
 
-def require_alike(path: Path, document: Mapping[str, Any], renderer: str, device: str) -> None:
+def require_alike(path: Path, earlier: Certificate, renderer: str, device: str) -> None:
     """Refuse a certificate as a baseline that trained no scene, or with another renderer or on another device.
 
     Raises:
         SplatfixError: ``another-baseline`` (exit code 2).
     """
-    if not document.get("scenes"):
-        level = document.get("level")
+    if not earlier.scenes:
         reason = "ended before a scene was trained"
-        if level in (1, 2):
-            reason = f"is of run level {level}, which trains nothing"
+        if earlier.level in (1, 2):
+            reason = f"is of run level {earlier.level}, which trains nothing"
         raise SplatfixError.of("certify.another-baseline", path=path, reason=reason)
-    if (document.get("renderer"), document.get("device")) != (renderer, device):
-        earlier = f"{document.get('renderer')} on {document.get('device')}"
-        asked = f"{renderer} on {device}"
-        raise SplatfixError.of("certify.unlike-baseline", path=path, earlier=earlier, asked=asked)
+    if (earlier.renderer, earlier.device) != (renderer, device):
+        then, asked = f"{earlier.renderer} on {earlier.device}", f"{renderer} on {device}"
+        raise SplatfixError.of("certify.unlike-baseline", path=path, earlier=then, asked=asked)
 
 
 def compare(
-    scenes: Sequence[SceneRun], baseline: Mapping[str, Any] | None, published: str = ""
+    scenes: Sequence[SceneRun], baseline: Certificate | None, published: str = ""
 ) -> Comparison | None:
-    """Compare what was trained with an earlier certificate's document, or with the published figures of a name, which win; None
-    without either.
+    """Compare what was trained with an earlier certificate, or with the published figures of a name, which win; None without
+    either.
 
     Raises:
         KeyError: there are no published figures of that name.
@@ -74,13 +78,9 @@ def compare(
         return Comparison(published, f"{method.title}: {method.source}", rows)
     if baseline is None:
         return None
-    stored = {}
-    for row in baseline.get("scenes", ()):
-        if isinstance(row, Mapping) and "scene" in row:
-            stored[row["scene"]] = TrainingRecord.of(row.get("result", {}))
-    issued = str(baseline.get("issued", "at an unknown time"))
+    stored = {run.scene: run.record for run in baseline.scenes}
     rows = tuple(_beside_earlier(run, stored.get(run.scene, TrainingRecord())) for run in readable)
-    return Comparison("", f"an earlier certificate, issued {issued}", rows)
+    return Comparison("", f"an earlier certificate, issued {baseline.issued}", rows)
 
 
 def _beside_earlier(run: SceneRun, earlier: TrainingRecord) -> SceneComparison:
@@ -208,7 +208,7 @@ def _regression(name: str, now: float, then: float, tolerance: float) -> str:
 
 def _conditions(record: TrainingRecord) -> str:
     """Length, size and strategy of a training: only equal ones can be compared."""
-    size = list(record.resolution) or None
+    size = record.resolution
     length = counted(record.iterations or 0, "iteration")
     return f"{length} at size {size} with strategy {record.config.strategy}"
 
@@ -226,7 +226,7 @@ def _measures(record: TrainingRecord) -> dict[str, float | None]:
     """What is compared, from a trainer's result; memory in bytes, allocated on the GPU or resident."""
     memory, quality = record.memory, record.heldout
     train: float | None = memory.rss
-    evaluation: float | None = memory.host.eval
+    evaluation: float | None = (memory.host or HostPeaks()).eval
     if memory.cuda:
         train, evaluation = memory.cuda.train.allocated, memory.cuda.eval.allocated
     return {

@@ -1,43 +1,37 @@
-"""Writes the certificate: from what was measured of either subject to verdict, levels, reasons and summary."""
+"""Writes the certificate: from what was measured to verdict, levels, reasons and summary. What is a suite's own is here too."""
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
-from splatfix.certify.criteria.criterion import criterion
-from splatfix.certify.criteria.running import as_installed
+from splatfix.certify.criteria.code import as_installed, extensions_built
 from splatfix.certify.environment import environment_of
-from splatfix.certify.interim import so_far
-from splatfix.certify.levels import built_for, evaluate, evaluate_stack
+from splatfix.certify.levels import evaluate
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
     CONSEQUENCES,
+    NOT_REACHED,
     Certificate,
     Criterion,
     KernelCheck,
     Outcome,
     SceneRun,
     Skipped,
-    TestedStack,
     Verdict,
     vagueness,
 )
 from splatfix.certify.prerequisites import idle_gpu
-from splatfix.certify.stacks.subject import StackSubject, Started
+from splatfix.certify.progress import title, words
 from splatfix.certify.subject import SmokeSubject
-from splatfix.certify.summary import summarize, summarize_stack, undetermined_because
-from splatfix.checks import run_checks
-from splatfix.context import Goal, make_context
+from splatfix.certify.summary import summarize
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.step import Command
+from splatfix.core.words import counted
 from splatfix.model import Facts, Finding
-
-Findings: TypeAlias = tuple[Finding, ...]
 
 
 class Measured(Struct, frozen=True):
@@ -54,62 +48,41 @@ class Measured(Struct, frozen=True):
     """SHA-256 of each source file of the trainer and its kernels."""
     loaded: LoadedCode | None = None
     """None where nothing ran, or it did not come to its end."""
-    started: Started = field(default_factory=Started)
-    """Of a stack's own trainer."""
-    begun: Mapping[str, Any] = field(default_factory=dict)
-    """What the trainer of a run that is under way told of itself, in the form of its result."""
 
 
-def conclude(subject: SmokeSubject | StackSubject, facts: Facts, measured: Measured) -> Certificate:
-    """The certificate of what was measured; never certified unless all was run."""
-    goal = Goal()
-    if subject.device != "cpu":
-        # judged for the GPU that trained; any other in the machine says nothing about it
-        goal = Goal(device=subject.device)
-    findings = run_checks(make_context(facts, goal))
-    built = built_for(facts, subject.request.targets, subject.device)
-    if isinstance(subject, StackSubject):
-        return _of_stack(subject, facts, measured, findings, built)
-    return _of_suite(subject, facts, measured, findings, built)
-
-
-def _of_suite(
-    subject: SmokeSubject, facts: Facts, measured: Measured, findings: Findings, built: Rung | None
+def suite_certificate(
+    subject: SmokeSubject,
+    facts: Facts,
+    measured: Measured,
+    findings: Sequence[Finding],
+    built: Rung | None,
 ) -> Certificate:
+    """Return the certificate of a suite of scenes, never certified unless all was run; ``built`` is of GPUs that are not here."""
     request, runs, kernels = subject.request, measured.runs, measured.kernels
     comparison = compare(runs, subject.baseline, subject.published)
     proof = evaluate(findings, kernels, runs, comparison, request.renderer, subject.device, built)
     skipped = subject.suite.skipped
     if measured.not_run and measured.finished:
-        trained = (RungName.TRAINS, RungName.REPRODUCES)
-        proof = tuple(
-            replace(rung, reached=None, shown_by=measured.not_run) if rung.name in trained else rung
-            for rung in proof
-        )
+        proof = _not_trained(proof, measured.not_run)
         skipped = (*(Skipped(scene, measured.not_run) for scene in subject.scenes), *skipped)
     if not measured.finished:
-        proof = so_far(proof, len(runs), len(subject.scenes))
+        done = f"so far {len(runs)} of {counted(len(subject.scenes), 'scene')}, and nothing failed"
+        if not runs:
+            done = "no scene was trained to its end yet"
+        proof = _not_trained(proof, done, unless_failed=bool(runs))
     proof = run_levels.only_of_level(proof, request.level)
     diagnosis: tuple[Criterion, ...] = ()
     if request.level is not None:
         diagnosis = run_levels.diagnosed(findings, subject.device)
-    code = as_installed(measured.loaded, subject.python)
+    code = code_criteria(measured, subject.python)
     if runs and built:  # what is installed did not train: it stands apart from the levels
-        code += (criterion("extensions-built", built.reached, built.shown_by),)
-    reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
+        code += (extensions_built(built),)
+    reasons = (*altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
-    verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
-    idle = idle_gpu(facts, subject.device)
-    if request.level is not None and request.level < run_levels.TRAINS_FROM:
-        summary = idle
-        if verdict is Verdict.UNDETERMINED:
-            summary = f"{undetermined_because(left_open)} {idle}"
-    else:
-        summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
+    verdict = verdict_of(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
     opening = run_levels.opening(request.level, subject.device, subject.suite, diagnosis, verdict)
-    told = runs
-    if measured.begun:  # of a run that is killed, what it had told with its first iteration stays
-        told = (*runs, SceneRun("", (), 0.0, measured.begun))
+    idle = idle_gpu(facts, subject.device)
+    summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
     return Certificate(
         verdict=verdict,
         summary=f"{opening} {summary}".strip(),
@@ -120,9 +93,9 @@ def _of_suite(
         proof=proof,
         kernels=kernels,
         scenes=runs,
-        environment=environment_of(facts, told, subject.device),
+        environment=environment_of(facts, runs, subject.device),
         repeat=subject.command,
-        issued=_now(),
+        issued=now(),
         seconds=measured.seconds,
         skipped=skipped,
         sources=measured.sources,
@@ -132,58 +105,47 @@ def _of_suite(
     )
 
 
-def _of_stack(
-    subject: StackSubject, facts: Facts, measured: Measured, findings: Findings, built: Rung | None
-) -> Certificate:
-    started, run = measured.started, next(iter(measured.runs), None)
-    proof = evaluate_stack(subject, findings, run, built)
-    code = as_installed(measured.loaded, subject.python)
-    reasons = [*_altered(code), *(_reason(item) for scene in measured.runs for item in scene.failed)]
+def _not_trained(proof: Sequence[Rung], why: str, *, unless_failed: bool = False) -> tuple[Rung, ...]:
+    """Leave open what is true of all scenes only; a failure of one that was trained stays."""
+    rungs = []
     for rung in proof:
-        if rung.name is RungName.BUILT and rung.reached is False:
-            reasons.append(f"built: {rung.shown_by}")
-    passed = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
-    verdict = _verdict(reasons, measured, passed=passed)
-    stack = TestedStack(
-        name=subject.name,
-        folder=str(subject.checkout),
-        remote=subject.remote,
-        commit=subject.commit,
-        command=Command((subject.python, str(subject.checkout / subject.script), *started.arguments)),
-        rehearsed=subject.rehearsed,
-        dropins=subject.dropin_names,
-        mends=(*subject.gaps.mends, *started.mends),
-        weights=started.weights,
-    )
-    environment = environment_of(facts, measured.runs, subject.device)
-    environment["stack"] = ", ".join(filter(None, (subject.name, subject.remote, subject.commit)))
-    environment["training"] = stack.command.shell(windows=False)
-    if subject.dropin_names:
-        environment["drop-ins"] = ", ".join(subject.dropin_names)
-    if subject.threads:
-        environment["threads"] = f"{subject.threads.count} ({subject.threads.reason})"
-    return Certificate(
-        verdict=verdict,
-        summary=summarize_stack(verdict, subject, run),
-        reasons=tuple(reasons),
-        suite=subject.scene.folder.name,
-        renderer=", ".join(subject.extensions) or "its own",
-        device=subject.device,
-        proof=proof,
-        kernels=(),
-        scenes=measured.runs,
-        environment=environment,
-        repeat=subject.command,
-        issued=_now(),
-        seconds=measured.seconds,
-        diagnosis=code,
-        stack=stack,
+        of_all = rung.name in (RungName.TRAINS, RungName.REPRODUCES)
+        if of_all and (rung.reached or not unless_failed):
+            rung = replace(rung, reached=None, shown_by=why)
+        rungs.append(rung)
+    return tuple(rungs)
+
+
+def incomplete(
+    base: Certificate, scenes: Sequence[str], under_way: Mapping[str, Any], *, interrupted: bool
+) -> Certificate:
+    """Return a certificate of what was done so far, which says so: of that of the scenes that are done, and of what ran.
+
+    Scenes that are not done are ``skipped``. A run that was not interrupted goes on, and this report is to be replaced.
+    """
+    done = [run.scene for run in base.scenes]
+    after = f"after {len(done)} of {counted(len(scenes), 'scene')}"
+    if where := str(under_way.get("where", "")):
+        progress = words(under_way, left=False)
+        after += f", in {title(where, under_way)}{f' at {progress}' if progress else ''}"
+    opening = f"Interrupted {after}."
+    if not interrupted:
+        opening = f"Not finished: written {after}. If no splatfix runs any more, it was killed."
+    not_reached = tuple(Skipped(name, NOT_REACHED) for name in scenes if name not in done)
+    return replace(
+        base,
+        summary=f"{opening} {base.summary}",
+        interrupted=interrupted,
+        unfinished=not interrupted,
+        under_way=under_way,
+        skipped=(*base.skipped, *not_reached),
     )
 
 
-def _verdict(
+def verdict_of(
     reasons: Sequence[str], measured: Measured, *, passed: Verdict, left_open: bool = False
 ) -> Verdict:
+    """Return ``passed`` where all was run and judged, and nothing failed."""
     if reasons:
         return Verdict.NOT_CERTIFIED
     judged = all(run.passed is not None and not run.unreadable for run in measured.runs)
@@ -192,13 +154,25 @@ def _verdict(
     return Verdict.UNDETERMINED
 
 
+def code_criteria(measured: Measured, python: str) -> tuple[Criterion, ...]:
+    """Return what ran compared with what was installed; nothing where nothing was loaded yet."""
+    if measured.loaded is None:
+        return ()
+    return (as_installed(measured.loaded, python),)
+
+
+def altered(code: Sequence[Criterion]) -> list[str]:
+    """Return that other code ran than was installed, which explains what failed besides."""
+    return [reason_of(item) for item in code if item.outcome is Outcome.FAILED]
+
+
 def failures(
-    kernels: tuple[KernelCheck, ...],
-    scenes: tuple[SceneRun, ...],
-    proof: tuple[Rung, ...],
-    diagnosis: tuple[Criterion, ...] = (),
+    kernels: Sequence[KernelCheck],
+    scenes: Sequence[SceneRun],
+    proof: Sequence[Rung],
+    diagnosis: Sequence[Criterion] = (),
 ) -> tuple[str, ...]:
-    """Why an environment is not certified: failed checks, kernels and criteria, and where none failed, failed levels."""
+    """Return why an environment is not certified: failed checks, kernels and criteria, and where none failed, failed levels."""
     reasons = []
     for item in diagnosis:
         if item.outcome is Outcome.FAILED:
@@ -239,17 +213,14 @@ def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:
     if len(measured) > 1:
         parts = (f"{scene}: {item.measured.rstrip('.')}" for scene, item in failed)
         first = replace(first, measured="; ".join(parts))
-    return f"{scenes}: {_reason(first)}"
+    return f"{scenes}: {reason_of(first)}"
 
 
-def _altered(code: Sequence[Criterion]) -> list[str]:
-    """That other code ran than was installed, which explains what failed besides."""
-    return [_reason(item) for item in code if item.outcome is Outcome.FAILED]
-
-
-def _reason(item: Criterion) -> str:
+def reason_of(item: Criterion) -> str:
+    """Return what failed and what that means, in a line."""
     return f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time in UTC, ISO 8601."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

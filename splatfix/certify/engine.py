@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from splatfix.certify.certificate import conclude
+from splatfix.certify.certificate import incomplete
 from splatfix.certify.environment import commit
-from splatfix.certify.interim import InterimReports, incomplete
 from splatfix.certify.kernels import check_kernels
+from splatfix.certify.levels import built_for
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
 from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
 from splatfix.certify.smoke import child_variables, stage
@@ -18,6 +18,8 @@ from splatfix.certify.smoke_training import SmokeTrainer
 from splatfix.certify.stacks.run import StackTrainer
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
+from splatfix.checks import run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.visible import visible
@@ -55,8 +57,7 @@ def certify(
 ) -> Certificate:
     """Certify one environment, or one stack. Nothing is written into a stack's checkout or its scene.
 
-    ``interim`` takes the certificate as it is after the kernels, after each scene, and now and then within one: a run that is
-    killed leaves the latest. Ctrl-C and SIGTERM raise ``Interrupted``.
+    ``interim`` takes the certificate of what is done before each scene: a run that is killed leaves the latest.
 
     Raises:
         SplatfixError: ``environment-not-ready``, ``no-gpu`` or ``no-length`` (exit code 3), ``not-our-folder`` or
@@ -65,6 +66,7 @@ def certify(
     """
     began = time.monotonic()
     runs: list[SceneRun] = []
+    under_way: dict[str, Any] = {}
     begun: list[str] = []
     commit()  # kept from here on: after an interrupt no program is started any more
     with temporary_folder() as folder:
@@ -81,35 +83,36 @@ def certify(
                 finished=finished,
                 runs=tuple(runs),
                 not_run=trainer.obstacle(),
-                begun=reports.under_way.get("run", {}),
             )
-            return conclude(subject, facts, measured)
-
-        def write(unfinished: Certificate) -> None:
-            trainer.save()
-            interim(unfinished)
+            goal = Goal()
+            if subject.device != "cpu":
+                # judged for the GPU that trained; any other in the machine says nothing about it
+                goal = Goal(device=subject.device)
+            findings = run_checks(make_context(facts, goal))
+            built = built_for(facts, subject.request.targets, subject.device)
+            return trainer.certificate(measured, findings, built)
 
         def tell(where: str, state: Mapping[str, Any]) -> None:
             progress(where, state)
-            reports.training(where, state)
+            under_way.update(state, where=where)
 
-        reports = InterimReports(subject.scenes, certificate, write)
         try:
             trainer.prepare(progress)
-            if subject.scenes:
-                reports.settled()
-            for scene in subject.scenes:
+            for number, scene in enumerate(subject.scenes, 1):
                 if trainer.obstacle():
                     break
                 begun.append(scene)
+                under_way.clear()
+                under_way.update(where=scene, scene=number, scenes=len(subject.scenes))
+                interim(incomplete(certificate(), subject.scenes, under_way, interrupted=False))
                 runs.append(trainer.train(scene, tell, first=not runs))
-                reports.settled()
+                trainer.save()
             return certificate(finished=True)
         except KeyboardInterrupt:
             partial = None
             if begun:
                 trainer.save()
-                partial = incomplete(certificate(), subject.scenes, reports.under_way, interrupted=True)
+                partial = incomplete(certificate(), subject.scenes, under_way, interrupted=True)
             raise Interrupted(subject.out, tuple(begun), partial) from None
 
 

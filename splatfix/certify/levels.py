@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneComparison, SceneRun
-from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
@@ -13,14 +12,11 @@ from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Finding, Status
 
-NOT_ENDED = "the trainer was not run to its end"
-_NOTHING_OF_CUDA = "a rehearsal on the CPU shows nothing about CUDA"
-
 
 def evaluate(
-    findings: tuple[Finding, ...],
-    kernels: tuple[KernelCheck, ...],
-    scenes: tuple[SceneRun, ...],
+    findings: Sequence[Finding],
+    kernels: Sequence[KernelCheck],
+    scenes: Sequence[SceneRun],
     comparison: Comparison | None,
     renderer: str,
     device: str,
@@ -43,78 +39,7 @@ def evaluate(
     )
 
 
-def evaluate_stack(
-    subject: StackSubject, findings: tuple[Finding, ...], run: SceneRun | None, built: Rung | None = None
-) -> tuple[Rung, ...]:
-    """All levels of a stack's own trainer, lowest first; ``run`` is None for one that has not come to its end."""
-    if built is None:
-        built = Rung(RungName.BUILT, None, "drop-ins ran, in plain PyTorch", needed=False)
-        if subject.extensions and not subject.rehearsed:
-            built = Rung(RungName.BUILT, None, f"not looked at: {', '.join(subject.extensions)}")
-    trained: tuple[bool | None, str] = (None, NOT_ENDED)
-    loaded = trained
-    if run is not None:
-        modules = sorted(name for name, part in run.record.implementations.items() if part.module)
-        loaded = (False, "no extension was called")
-        if modules:
-            loaded = (True, f"imported and called: {', '.join(modules)}")
-        trained = _stack_trained(run)
-    if subject.rehearsed:
-        upper = (
-            Rung(RungName.REHEARSED, *trained),
-            Rung(RungName.COMPUTES, None, _NOTHING_OF_CUDA),
-            Rung(RungName.TRAINS, None, _NOTHING_OF_CUDA),
-        )
-    else:
-        unverified = "kernels were not compared with references; splatfix certify --level 2 does that"
-        upper = (
-            Rung(RungName.REHEARSED, None, "it ran on the GPU", needed=False),
-            Rung(RungName.COMPUTES, None, unverified),
-            Rung(RungName.TRAINS, *trained),
-        )
-    return (
-        level_resolved(findings, subject.device),
-        built,
-        Rung(RungName.LOADS, *loaded),
-        *upper,
-        Rung(RungName.REPRODUCES, None, "no baseline to compare with"),
-    )
-
-
-def _stack_trained(run: SceneRun) -> tuple[bool | None, str]:
-    failed = [item.code for item in run.failed]
-    if failed:
-        return False, f"criteria failed: {', '.join(failed)}"
-    done = counted(run.record.iterations or 0, "iteration")
-    if run.passed is None:
-        return None, f"{why_open(run)}: {done}"
-    psnr = run.record.heldout.psnr
-    quality = "held-out quality was not measured"
-    if psnr is not None:
-        quality = f"held-out PSNR {psnr:.2f} dB"
-    return True, f"{done} of its own trainer on {run.scene}; {quality}"
-
-
-def why_open(run: SceneRun) -> str:
-    """Why a run of a stack's trainer without a failure is no success."""
-    for item in run.criteria:
-        if item.code == "observed" and item.outcome is not Outcome.MET:
-            return f"and could not be observed ({item.measured})"
-    return "too short to judge"
-
-
-def highest_of(proof: tuple[Rung, ...]) -> RungName | None:
-    """The highest level below the first failed one."""
-    highest = None
-    for rung in proof:
-        if rung.reached is False:
-            break
-        if rung.reached:
-            highest = rung.name
-    return highest
-
-
-def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
+def level_resolved(findings: Sequence[Finding], device: str) -> Rung:
     """The lowest level, by the findings for the GPU that ``device`` means."""
     relevant = _bearing_on(RungName.RESOLVED, findings)
     if device == "cpu":  # a GPU that is not used refuses nothing
@@ -176,7 +101,7 @@ def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:
     return bool(scenes)
 
 
-def _loads(kernels: tuple[KernelCheck, ...], scenes: tuple[SceneRun, ...]) -> Rung:
+def _loads(kernels: Sequence[KernelCheck], scenes: Sequence[SceneRun]) -> Rung:
     for run in scenes:
         if run.record.implementations:
             parts = ", ".join(sorted(run.record.implementations))
@@ -186,7 +111,7 @@ def _loads(kernels: tuple[KernelCheck, ...], scenes: tuple[SceneRun, ...]) -> Ru
     return Rung(RungName.LOADS, False, "the trainer could not be imported in the target environment")
 
 
-def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
+def _computes(kernels: Sequence[KernelCheck]) -> Rung:
     failed = [item for item in kernels if item.outcome is Outcome.FAILED]
     met = [item for item in kernels if item.outcome is Outcome.MET]
     if failed or not met:
@@ -212,7 +137,7 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
     return Rung(RungName.COMPUTES, True, text)
 
 
-def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
+def _trains(scenes: Sequence[SceneRun]) -> Rung:
     failed = [run.scene for run in scenes if run.passed is False]
     if failed:
         return Rung(RungName.TRAINS, False, f"criteria failed for {', '.join(failed)}")
@@ -225,12 +150,6 @@ def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
     limits = ""
     if unknown := without_floor(scenes):
         limits += f" (no reference PSNR for {', '.join(unknown)})"
-    unjudged: dict[str, list[str]] = {}
-    for run in readable:
-        for item in run.unjudged:
-            unjudged.setdefault(item.code, []).append(run.scene)
-    for code, names in unjudged.items():
-        limits += f"; {code} not judged for {', '.join(names)}"
     if len(readable) == len(scenes):
         return Rung(RungName.TRAINS, True, f"all criteria met on all scenes; held-out PSNR: {psnr}{limits}")
     shown_by = f"cannot be read: {unreadable(scenes)}"

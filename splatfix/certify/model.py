@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
 
-from splatfix.certify.record import TrainingRecord
+from smoke_trainer.record import TrainingRecord
 from splatfix.core.proof import Rung
 from splatfix.core.step import Command, Step
 
@@ -48,14 +47,18 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the threshold comes from."""
     advice: str = ""
     """For a failure, or what stayed open: what to do about it."""
+    title: str = ""
+    """The requirement as a statement, which is then met or failed."""
 
 
+CODE_AS_INSTALLED = "code-as-installed"
+"""The criterion that other code ran than was installed, which explains what failed besides."""
 CONSEQUENCES = frozenset(
     ("loss-falls", "held-out-psnr-rises", "held-out-quality", "gaussians-reached", "training-repeats")
 )
 """Criteria that fail with many others: what was learned, which everything else decides."""
 _OF_MEMORY = ("evaluation-memory", "memory-growth", "memory-utilisation", "memory-spill")
-OF_RESOURCES = frozenset((*_OF_MEMORY, "time-by-phase", "throughput-steady"))
+OF_RESOURCES = frozenset((*_OF_MEMORY, "time-by-phase"))
 """Criteria of memory and time: where only these fail, all was learned that had to be."""
 
 
@@ -116,36 +119,20 @@ class KernelCheck(Struct, frozen=True, forbid_unknown_fields=True):
         return self.kind == "native" and self.outcome is Outcome.NOT_MEASURED
 
 
-class SceneRun(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class SceneRun(Struct, frozen=True, forbid_unknown_fields=True):
     """One scene trained in the target environment, and its criteria."""
 
     scene: str
     criteria: tuple[Criterion, ...]
     seconds: float
-    result: Mapping[str, Any] = field(default_factory=dict)
-    """The trainer's ``result.json`` as it wrote it; empty when there is none. :attr:`record` is what to read."""
+    record: TrainingRecord = field(default_factory=TrainingRecord, name="result")
+    """What the trainer recorded, its ``result.json``; without iterations where there is none."""
     images: tuple[str, ...] = ()
     """Held-out views beside their ground truth, as paths relative to the report."""
     log: str = ""
     """The trainer's output, as a path relative to the report."""
     unreadable: str = ""
     """The loader's error for a scene of the user's; it says nothing about the environment."""
-
-    @cached_property
-    def record(self) -> TrainingRecord:
-        """What the trainer recorded, decoded once."""
-        return TrainingRecord.of(self.result)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Reservations: what the scene's files lacked, with what the trainer did about it, and what load left unjudged."""
-        return (*self.record.notes, *(f"{item.code}: {item.measured}" for item in self.unjudged))
-
-    @property
-    def unjudged(self) -> tuple[Criterion, ...]:
-        """Criteria that another run can be judged by, and this one cannot: speed beside other programs on the same processor."""
-        unmeasured = (item for item in self.criteria if item.outcome is Outcome.NOT_MEASURED)
-        return tuple(item for item in unmeasured if item.code == "throughput-steady" and item.advice)
 
     @property
     def failed(self) -> tuple[Criterion, ...]:
@@ -281,8 +268,7 @@ class Certificate(Struct, frozen=True, forbid_unknown_fields=True):
     unfinished: bool = False
     """Written while it ran, to be replaced at its end. Where no splatfix runs any more, it was killed."""
     under_way: Mapping[str, Any] = field(default_factory=dict)
-    """Of a run that is not finished: what ran, as ``where``, the trainer's last progress object, and as ``run`` the settings,
-    implementations, versions and machine that it told with its first iteration; empty otherwise."""
+    """Of a run that is not finished: what ran, as ``where``, and the trainer's last progress object; empty otherwise."""
     level: int | None = None
     """The run level that was asked for, 1 to 4; None where none was."""
     diagnosis: tuple[Criterion, ...] = ()
@@ -296,7 +282,7 @@ class Certificate(Struct, frozen=True, forbid_unknown_fields=True):
         """Reservations: those of each scene, and warnings of the diagnosis."""
         warnings = (item for item in self.diagnosis if item.outcome is Outcome.NOT_MEASURED)
         return (
-            *(Skipped(run.scene, note) for run in self.scenes for note in run.notes),
+            *(Skipped(run.scene, note) for run in self.scenes for note in run.record.notes),
             *(Skipped(item.code, item.measured) for item in warnings),
         )
 

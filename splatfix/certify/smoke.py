@@ -3,32 +3,20 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import splatfix
+from splatfix.certify.criteria.running import sentence
 from splatfix.certify.inside import loaded
-from splatfix.certify.model import Criterion, Outcome
-from splatfix.certify.progress import words
-from splatfix.certify.record import TrainerError
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.resources import KERNELS, SMOKE_TRAINER
-from splatfix.core.runner import Completed, Runner
+from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 
 LISTING_TIMEOUT = 120.0
-FINISHED = "a finished training with a result.json"
-_SIGNALS = {
-    9: "No program ends itself this way: where memory runs out the kernel ends the one that holds most "
-    "(dmesg and journalctl -k say so), otherwise a person or a batch system did.",
-    11: "Compiled code read or wrote memory that is not its own: an extension that does not fit this torch or driver.",
-    6: "Compiled code gave up; what it said is in the trainer's log.",
-    4: "Compiled code has instructions that this processor lacks.",
-}
-"""What a signal that ended a trainer means, by its number (signal(7))."""
 
 _PACKAGE = f'''"""The kernels of splatfix, staged for the target environment."""
 
@@ -99,34 +87,3 @@ def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict
             exit_code=Exit(document["exit_code"]),
         )
     return document
-
-
-def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
-    """Fail a trainer that left no result: what ended it, how far it had come by its latest progress, and what it said last."""
-    after = " before its first iteration"
-    if progress := words(latest, left=False):
-        after = f" after {progress}"
-    signal = -(done.returncode or 0)
-    lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
-    errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
-    measured, meaning = done.why() or "The trainer wrote no result.", ""
-    if done.error:
-        measured = f"The trainer failed{after}: {done.error}."
-    elif signal > 0:
-        measured, meaning = f"The trainer was {done.why()}{after}.", _SIGNALS.get(signal, "")
-    elif errors:
-        measured = errors[-1].partition(": ")[2].strip()
-    elif lines:
-        measured = lines[-1].strip()
-    return Criterion("training-finishes", Outcome.FAILED, measured, FINISHED, meaning)
-
-
-def sentences(error: TrainerError) -> str:
-    """The trainer's error for a report: what happened, what it means, what to do."""
-    return " ".join(sentence(text or "") for text in (error.message, error.note, error.hint)).strip()
-
-
-def sentence(text: str) -> str:
-    """With a capital letter and a full stop; "" stays empty."""
-    text = text.strip().rstrip(".")
-    return text and f"{text[0].upper()}{text[1:]}."

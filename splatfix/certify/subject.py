@@ -1,20 +1,19 @@
 """What is certified: splatfix's own trainer on a suite of scenes, resolved from a request for one machine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.certify.baseline import require_alike
+from splatfix.certify.model import Certificate
 from splatfix.certify.prerequisites import device_for, renderer_for
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.smoke import stage
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import read_json
 from splatfix.core.step import Command, target_options, value_options
 from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
@@ -28,8 +27,8 @@ class SmokeSubject(Struct, frozen=True):
     python: str
     device: str
     suite: Suite
-    baseline: Mapping[str, Any] | None = None
-    """The document of an earlier certificate to compare with."""
+    baseline: Certificate | None = None
+    """An earlier certificate to compare with."""
     published: str = ""
     """The name of published figures to compare with, instead of that."""
     stage_files: Callable[[Path], Path] = stage
@@ -76,8 +75,10 @@ class SmokeSubject(Struct, frozen=True):
         return Command((*arguments, *target_options(self.targets)))
 
 
-def smoke_subject(request: CertifyRequest, python: str, facts: Facts) -> SmokeSubject:
-    """Return the suite, device and baseline that a request means on this machine.
+def smoke_subject(
+    request: CertifyRequest, python: str, facts: Facts, baseline: Certificate | None = None
+) -> SmokeSubject:
+    """Return the suite, device and renderer that a request means on this machine; ``baseline`` is the certificate that it names.
 
     Raises:
         SplatfixError: wrong options (exit code 2), an environment that cannot run the trainer (3).
@@ -86,13 +87,8 @@ def smoke_subject(request: CertifyRequest, python: str, facts: Facts) -> SmokeSu
     device = device_for(request.device, facts)
     request = replace(request, renderer=renderer_for(request.renderer, device, facts))
     suite = _suite(request, method, python, device)
-    baseline = None
-    if request.baseline is not None and method is None:
-        path = Path(request.baseline)
-        baseline = read_json(path, "an earlier certificate.json")
-        if not isinstance(baseline, dict) or baseline.get("command") != "certify":
-            raise SplatfixError.of("certify.not-a-certificate", path=path)
-        require_alike(path, baseline, request.renderer, device)
+    if baseline is not None:
+        require_alike(Path(str(request.baseline)), baseline, request.renderer, device)
     return SmokeSubject(request, python, device, suite, baseline, method.name if method else "")
 
 

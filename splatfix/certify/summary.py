@@ -1,29 +1,29 @@
-"""What a certificate says in a sentence or two: what was verified, and what was not."""
+"""What a certificate says in a few sentences: what was verified, and what was not."""
 
 from collections.abc import Sequence
 
-from splatfix.certify.levels import (
-    highest_of,
-    rendered_in_torch,
-    too_short,
-    unreadable,
-    why_open,
-    without_floor,
-)
+from splatfix.certify.levels import rendered_in_torch, too_short, unreadable, without_floor
 from splatfix.certify.model import OF_RESOURCES, KernelCheck, Outcome, SceneRun, Verdict
-from splatfix.certify.run_levels import on
-from splatfix.certify.stacks.subject import StackSubject
+from splatfix.certify.run_levels import TRAINS_FROM, on
 from splatfix.certify.subject import SmokeSubject
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.words import counted
 
 MODULES = {"inria": "diff_gaussian_rasterization", "gsplat": "gsplat"}
 """The package that each renderer calls; ``torch`` calls splatfix's own."""
+_OPENINGS = {
+    Verdict.CERTIFIED: "This environment trains 3D Gaussians {where} with {renderer}: gradients, densification and held-out "
+    "views are as they must be.",
+    Verdict.NOT_CERTIFIED: "Training 3D Gaussians {where} was not verified.",
+    Verdict.UNDETERMINED: "Training 3D Gaussians {where} is undetermined.",
+}
+_TRAINS_ALL_THE_SAME = (
+    "This environment trains 3D Gaussians {where}, but something else of it failed: {failed}."
+)
 
 
 def summarize(
     verdict: Verdict,
-    proof: tuple[Rung, ...],
+    proof: Sequence[Rung],
     subject: SmokeSubject,
     runs: tuple[SceneRun, ...],
     kernels: tuple[KernelCheck, ...] = (),
@@ -32,121 +32,70 @@ def summarize(
     left_open: tuple[str, ...] = (),
 ) -> str:
     """Sum up a run of the smoke trainer; ``built`` is of GPUs that are not here, ``left_open`` what could not be judged."""
-    where = on(subject.device)
     reached = {rung.name: rung.reached for rung in proof}
-    if verdict is Verdict.NOT_CERTIFIED:
-        sentences = [_refused(proof, runs, where), _built_for(subject, built)]
-    elif verdict is Verdict.UNDETERMINED:
-        sentences = [_undetermined(proof, runs, where, left_open)]
-    else:
-        module = MODULES.get(subject.request.renderer)
-        renderer = f"the installed {module}"
-        if module is None:
-            renderer = "splatfix's own rasterizer in plain PyTorch"
-        elif rendered_in_torch(runs):
-            renderer = f"splatfix's drop-in for {module}"
-        quality = "held-out quality"
-        if unknown := without_floor(runs):
-            quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
-        sentences = [
-            f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where} with {renderer}, "
-            f"with healthy gradients, densification and {quality}."
-        ]
-        skipped = len(subject.suite.skipped)
-        if skipped:
-            sentences.append(f"Skipped: {counted(skipped, 'scene')}.")
-        if noted := [run.scene for run in runs if run.notes]:
-            sentences.append(f"With reservations: {', '.join(noted)}.")
-        drawing = [item for item in kernels if item.name in ("rasterizer", "gsplat")]
-        modules = [item.implementation.partition(".")[0] for item in drawing if item.kind not in ("", "ours")]
-        if names := dict.fromkeys(name for name in modules if name != module):
-            sentences.append(f"Installed, and not trained: {', '.join(names)}.")
-        if subject.device == "cpu":
-            sentences.append(_built_for(subject, built) or "CUDA and GPUs were not verified.")
-        if subject.published and reached[RungName.REPRODUCES] is None:
-            sentences.append(f"It was not held against {subject.published}, whose conditions differ.")
-        sentences.append(idle_gpu)
-    return " ".join(filter(None, sentences))
+    facts: dict[str, str] = {"Left open": "; ".join(left_open)}
+    opening = ""
+    if (subject.request.level or TRAINS_FROM) >= TRAINS_FROM:
+        opening = _OPENINGS[verdict]
+        failed = [rung.name for rung in proof if rung.reached is False]
+        beside = "what is installed, and did not train"
+        if RungName.REPRODUCES in failed:
+            beside = "speed, memory or quality beside the baseline"
+        if (
+            verdict is Verdict.NOT_CERTIFIED
+            and reached[RungName.TRAINS]
+            and not set(failed) - {RungName.REPRODUCES}
+        ):
+            opening = _TRAINS_ALL_THE_SAME
+        facts |= {
+            "Levels reached": ", ".join(rung.name.value for rung in proof if rung.reached) or "none",
+            "Cannot be read, which says nothing about the environment": unreadable(runs),
+            "Too short to judge": too_short(runs),
+            "Failed, of time and memory alone": _of_resources(runs),
+            "Scenes that met every criterion": _good(runs),
+            "No reference PSNR": ", ".join(without_floor(runs)),
+            "Skipped": ", ".join(item.scene for item in subject.suite.skipped),
+            "With reservations": ", ".join(run.scene for run in runs if run.record.notes),
+            "Installed, and not trained": ", ".join(_not_trained(subject, kernels)),
+        }
+        where = on(subject.device)
+        opening = opening.format(where=where, renderer=_renderer(subject, runs), failed=beside)
+    if built is not None and built.reached:
+        targets = ", ".join(arch.sm for arch in subject.targets)
+        facts[f"CUDA extensions are built for {targets}"] = "not run"
+    elif opening and subject.device == "cpu":
+        facts["Not verified"] = "CUDA and GPUs"
+    if subject.published and reached[RungName.REPRODUCES] is None:
+        facts["Not held against"] = f"{subject.published}, whose conditions differ"
+    sentences = [f"{name}: {value}." for name, value in facts.items() if value]
+    return " ".join(filter(None, [opening, *sentences, idle_gpu]))
 
 
-def _undetermined(
-    proof: tuple[Rung, ...], runs: tuple[SceneRun, ...], where: str, left_open: tuple[str, ...]
-) -> str:
-    if left_open:
-        met = ""
-        if runs:
-            good = sum(run.passed is True and not run.unreadable for run in runs)
-            met = f" {good} of {counted(len(runs), 'scene')} trained {where} met all criteria."
-        return f"{undetermined_because(left_open)}{met}"
-    level = "highest level verified: none"
-    if highest := highest_of(proof):
-        level = f"highest level verified: {highest.value}"
-    reasons = []
-    if names := unreadable(runs):
-        reasons.append(f"scenes cannot be read: {names}")
-    if short := too_short(runs):
-        reasons.append(f"runs were too short to judge: {short}")
-    if not reasons:
-        return f"Training 3D Gaussians {where} was not judged; {level}."
-    return (
-        f"Training 3D Gaussians {where} is undetermined, because {', and '.join(reasons)}. "
-        f"This says nothing about the environment; {level}."
-    )
+def _renderer(subject: SmokeSubject, runs: Sequence[SceneRun]) -> str:
+    module = MODULES.get(subject.request.renderer)
+    if module is None:
+        return "splatfix's own rasterizer in plain PyTorch"
+    if rendered_in_torch(runs):
+        return f"splatfix's drop-in for {module}"
+    return f"the installed {module}"
 
 
-def undetermined_because(left_open: tuple[str, ...]) -> str:
-    """That a run level includes what could not be judged."""
-    return f"It is undetermined, because of {'; '.join(left_open)}."
+def _good(runs: Sequence[SceneRun]) -> str:
+    return ", ".join(run.scene for run in runs if run.passed is True and not run.unreadable)
 
 
-def _refused(proof: tuple[Rung, ...], runs: Sequence[SceneRun], where: str) -> str:
-    """What an environment that is not certified does all the same, and the levels that it reached."""
-    reached = {rung.name: rung.reached for rung in proof}
-    trains, computes = reached[RungName.TRAINS], reached[RungName.COMPUTES]
-    if trains and highest_of(proof) in (RungName.TRAINS, RungName.REPRODUCES):
-        but = "not all that is installed is right"
-        if reached[RungName.REPRODUCES] is False:
-            but = "regressed against the baseline"
-        return f"This environment trains 3D Gaussians {where}, but {but}."
-    names = ", ".join(rung.name.value for rung in proof if rung.reached)
-    levels = f"levels reached: {names or 'none'}"
+def _of_resources(runs: Sequence[SceneRun]) -> str:
+    """Return what failed where that is nothing of what was learned, and all else was judged."""
     failed = {run.scene: [item.code for item in run.failed] for run in runs}
     codes = {code for scene in failed.values() for code in scene}
     outcomes = {item.outcome for run in runs for item in run.criteria}
-    judged = Outcome.UNDETERMINED not in outcomes and not unreadable(runs)
-    if computes and codes and codes <= OF_RESOURCES and judged:
-        listed = "; ".join(f"{scene}: {', '.join(its)}" for scene, its in failed.items() if its)
-        return (
-            f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where}, and no criterion of learning "
-            f"failed, but some of time and memory did ({listed}); {levels}."
-        )
-    return f"Training 3D Gaussians {where} was not verified; {levels}."
-
-
-def _built_for(subject: SmokeSubject, built: Rung | None) -> str:
-    """That the extensions are built for the GPUs that were named; "" where they are not, or none were."""
-    if built is None or not built.reached:
+    if not codes or not codes <= OF_RESOURCES or Outcome.UNDETERMINED in outcomes or unreadable(runs):
         return ""
-    targets = ", ".join(arch.sm for arch in subject.targets)
-    return f"Its CUDA extensions are built for {targets}, and were not run."
+    return "; ".join(f"{scene}: {', '.join(its)}" for scene, its in failed.items() if its)
 
 
-def summarize_stack(verdict: Verdict, subject: StackSubject, run: SceneRun | None) -> str:
-    """Of a stack's own trainer; ``run`` is None for one that has not come to its end."""
-    trainer = f"{subject.name}'s own trainer"
-    if run is None:
-        return f"{trainer} was not run to its end on {subject.device}: nothing of it was judged."
-    limit = ""
-    how = "ran"
-    if subject.rehearsed:
-        how, limit = "was rehearsed", " CUDA and its kernels were not verified."
-    began = f"{trainer} {how} {on(subject.device)} for {counted(run.record.iterations or 0, 'iteration')}"
-    if verdict is Verdict.NOT_CERTIFIED:
-        failed = counted(len(run.failed), "criterion")
-        return f"{began}, and does not pass: {failed} failed.{limit}"
-    if verdict is Verdict.UNDETERMINED:
-        reason = why_open(run) if run.passed is None else "and nothing failed so far"
-        return f"{began}, {reason}.{limit}"
-    met = sum(item.outcome is Outcome.MET for item in run.criteria)
-    measured = f"{met} met, {len(run.criteria) - met} not measured"
-    return f"{began} on {run.scene}, and meets every criterion that was measured ({measured}).{limit}"
+def _not_trained(subject: SmokeSubject, kernels: Sequence[KernelCheck]) -> dict[str, None]:
+    """Return the installed rasterizers beside the one that trained."""
+    drawing = [item for item in kernels if item.name in ("rasterizer", "gsplat")]
+    modules = [item.implementation.partition(".")[0] for item in drawing if item.kind not in ("", "ours")]
+    return dict.fromkeys(name for name in modules if name != MODULES.get(subject.request.renderer))

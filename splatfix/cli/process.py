@@ -17,6 +17,7 @@ from splatfix.app.result import deliver_error, show_message
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.runner import interrupt
 from splatfix.core.step import Command, PlainStep, Step, say
+from splatfix.core.toml import table_beside
 from splatfix.core.visible import visible
 
 NO_RESULT = "Interrupted: there is no result, and nothing was changed."
@@ -53,23 +54,6 @@ class Invocation(Struct):
         self.python = typed.get("python") or ""
 
 
-MOVED = {
-    "checks": "splatfix diagnose --list, or --explain CODE",
-    "find": "splatfix install NAME --backend wheels --dry-run",
-    "fleet": "splatfix report merge, and a job of your scheduler, see docs/clusters.md",
-    "gate": "splatfix diagnose and its exit code, see docs/clusters.md",
-    "lanes": "splatfix certify --container list",
-    "mcp": "splatfix COMMAND --json",
-    "project": "uv, pixi or Poetry, see docs/commands/install.md",
-    "report sign": "cosign or gh attestation, see docs/commands/report.md",
-    "report verify": "cosign or gh attestation, see docs/commands/report.md",
-    "rehearse": "splatfix certify --repo CHECKOUT",
-    "repair": "splatfix install --repair PACKAGE",
-    "verify": "splatfix certify --level 2",
-}
-"""Words that were commands up to 0.1, each with what serves in its place; they go with the next release."""
-
-
 class Commands(TyperGroup):
     """The top-level group; an interrupted command says in which state it leaves things before typer ends it."""
 
@@ -83,9 +67,10 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        moved = table_beside(__file__)["moved"]
         for word in (args[0], " ".join(args[:2])):
-            if word in MOVED and word not in self.commands:
-                raise SplatfixError.of("cli.moved", word=word, instead=MOVED[word])
+            if word in moved and word not in self.commands:
+                raise SplatfixError.of("cli.moved", word=word, instead=moved[word])
         name, command, arguments = super().resolve_command(ctx, args)
         ctx.ensure_object(Invocation).read(ctx, name, command, arguments)
         return name, command, arguments

@@ -1,6 +1,4 @@
 """Lanes: build an image from data, certify inside it, copy the report."""
 
 from splatfix.containers.certify import certify_in_container
-from splatfix.containers.image import Image
 from splatfix.containers.lanes import GpuNeed, Lane, find_lane, load_lanes
-from splatfix.containers.run import IMAGE_LOG

@@ -1,39 +1,22 @@
 """A certification inside a container: engine, wheels, image, run, report."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from splatfix.certify import Interrupted, make_room
 from splatfix.certify.host import Host
-from splatfix.certify.model import Verdict
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers.engine import Engine, connect, require_gpu
-from splatfix.containers.image import (
-    BUILT,
-    CHECKOUT,
-    OWN,
-    PACKAGES,
-    ImageRecipe,
-    build_image,
-    own_source,
-    read_inside,
-)
+from splatfix.containers.engine import connect, require_gpu
+from splatfix.containers.image import CHECKOUT, OWN, ImageRecipe, build_image
 from splatfix.containers.lanes import GpuNeed, Lane, ToolkitFrom
-from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
-from splatfix.containers.run import (
-    IMAGE_LOG,
-    PROVENANCE,
-    REPORT_FOLDER,
-    ContainerJob,
-    ContainerOutcome,
-    run_in_container,
-    sweep,
-)
+from splatfix.containers.packages import pip_settings
+from splatfix.containers.run import REPORT_FOLDER, ContainerJob, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import read_json, read_named, write_json
+from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import Runner
 from splatfix.core.step import Command, run, say, target_options, value_options
 
@@ -54,29 +37,52 @@ def certify_in_container(
     Raises:
         SplatfixError: exit code 2 for wrong options, 3 where the certification could not run (no engine, no GPU runtime,
             no packages, timeout), 1 where the image cannot be built or there is no report.
+        Interrupted: Ctrl-C; it says where the report is that was copied.
     """
     _require_sources(lane, request)
     engine = connect()
     try:
         if swept := sweep(engine):
-            progress(f"removed containers and images that killed runs left on the engine ({swept} in all)")
+            progress(f"removed containers that killed runs left on the engine ({swept} in all)")
         if not engine.limits:
             limit = f"this engine does not hold a container to {lane.memory} of memory"
             progress(f"{limit}: rootless, without cgroup v2")
-        gpu, no_gpu = _gpu(lane, engine, progress)
+        gpu, no_gpu = lane.gpu is not GpuNeed.NONE, ""
+        if gpu:
+            try:
+                require_gpu(engine)
+            except SplatfixError as error:
+                if lane.gpu is GpuNeed.REQUIRED:
+                    raise
+                gpu, no_gpu = False, error.what
+                progress(f"no GPU: what is built is not run. {no_gpu}")
         make_room(out, ())
         recipe = recipe_for(lane, request)
-        image = build_image(engine, recipe, progress=progress, log=out / IMAGE_LOG)
+        image = build_image(engine, recipe, progress=progress, log=out / "image-build.log")
         host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(request, lane))
-        command = certify_command(lane, request, recipe.targets, gpu=gpu)
-        job = ContainerJob(lane, image, command, out, gpu, host.variables)
-        with naming_what_is_left(out):
+        command = certify_command(recipe.lane, request, gpu=gpu)
+        job = ContainerJob(lane, image.id, command, out, gpu, host.variables)
+        try:
             outcome = run_in_container(engine, job, progress)
-        certificate = certificate_of(outcome, job)
-        packages = read_inside(engine, image, PACKAGES)
-        built = read_inside(engine, image, BUILT)
+        except KeyboardInterrupt:
+            stop, page = Interrupted(), out / "certificate.html"
+            if page.is_file():
+                stop.add(f"The certificate of what was run until then: {page}.")
+            raise stop from None
     finally:
         engine.client.close()
+    if not (out / "certificate.json").is_file():
+        last, code = list(outcome.last_lines), outcome.exit_code
+        missing = SplatfixError.of(
+            "containers.container-no-report",
+            code=code,
+            last=" | ".join(last[-5:]) or "none",
+            log=job.log,
+            details={"log": str(job.log), "container_exit_code": code, "last_lines": last},
+        )
+        if code == Exit.UNDETERMINED:
+            missing.exit_code = Exit.UNDETERMINED
+        raise missing
     made_in = {
         "schema_version": 2,
         "lane": lane.name,
@@ -89,40 +95,36 @@ def certify_in_container(
             "rootless": engine.rootless,
             "limits": engine.limits,
         },
-        "packages": (packages or b"").decode().splitlines(),
-        "built": json.loads(built) if built else None,
+        "packages": outcome.packages.decode().splitlines(),
+        "built": json.loads(outcome.built) if outcome.built else None,
         "no_gpu": no_gpu,
         "exit_code": outcome.exit_code,
         "seconds": round(outcome.seconds, 3),
     }
-    write_json(out / PROVENANCE, made_in)
-    return certificate, outcome.exit_code
+    write_json(out / "container.json", made_in)
+    return read_json(out / "certificate.json", "a certificate"), outcome.exit_code
 
 
 def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:
-    """The image for what was asked, with the pip settings of this machine."""
-    settings = pip_settings(Runner())
+    """Return the image for what was asked, with the pip settings of this machine."""
     folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(request.extensions)}
     extensions = [f"{OWN}/{name}" for name in folders]
     if request.repo is not None:
         extensions.insert(0, CHECKOUT)
     return ImageRecipe(
-        lane=lane,
-        source=own_source(),
-        certificates=read_certificates(certificate_file(settings)),
-        wheels=wheels_of_torch(lane, settings),
-        pip_args=settings.build_args,
+        lane=replace(
+            lane,
+            extensions=tuple(extensions) or lane.extensions,
+            targets=tuple(map(str, request.targets)) or lane.targets,
+        ),
+        pip=pip_settings(Runner()),
         checkout=request.repo,
-        extensions=tuple(extensions) or lane.extensions,
-        targets=tuple(map(str, request.targets)) or lane.targets,
         folders=folders,
     )
 
 
-def certify_command(
-    lane: Lane, request: ContainerRequest, targets: Sequence[str], *, gpu: bool
-) -> tuple[str, ...]:
-    """The command that runs inside."""
+def certify_command(lane: Lane, request: ContainerRequest, *, gpu: bool) -> tuple[str, ...]:
+    """Return the command that runs inside."""
     command = ["python", "-m", "splatfix", "certify"]
     if request.repo:
         command += ["--repo", CHECKOUT]
@@ -131,12 +133,12 @@ def certify_command(
     if gpu:
         command += ["--device", "cuda"]
     else:
-        command += target_options(targets)
-    return (*command, "--out", REPORT_FOLDER, "--json")
+        command += target_options(lane.targets)
+    return (*command, "--out", REPORT_FOLDER)
 
 
 def host_command(request: ContainerRequest, lane: Lane) -> Command:
-    """The command line on this machine that asks for the same; what belongs to its engine and its site is left out."""
+    """Return the command line on this machine that asks for the same; what belongs to its engine and its site is left out."""
     arguments = ["splatfix", "certify", "--container", lane.name]
     arguments += value_options({"--suite": request.suite, "--repo": request.repo})
     arguments += target_options(request.targets)
@@ -160,76 +162,3 @@ def _require_sources(lane: Lane, request: ContainerRequest) -> None:
             text += f" (read at {commit})"
         todo = (run("git", "clone", "--recursive", address, text=text), say("Then add --repo CHECKOUT."))
         raise SplatfixError.of("containers.lane-needs-checkout", lane=lane.name, todo=todo)
-
-
-def _gpu(lane: Lane, engine: Engine, progress: Callable[[str], None]) -> tuple[bool, str]:
-    """Whether GPUs are passed in, and why not where they could be of use.
-
-    Raises:
-        SplatfixError: as :func:`require_gpu`, for a lane that needs one.
-    """
-    if lane.gpu is GpuNeed.NONE:
-        return False, ""
-    try:
-        require_gpu(engine)
-    except SplatfixError as error:
-        if lane.gpu is GpuNeed.REQUIRED:
-            raise
-        progress(f"no GPU: what is built is not run. {error.what}")
-        return False, error.what
-    return True, ""
-
-
-@contextmanager
-def naming_what_is_left(out: Path) -> Iterator[None]:
-    """An interrupt of what runs in here says where the report is that was copied."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        stop, page = Interrupted(), out / "certificate.html"
-        if page.is_file():
-            stop.add(f"The certificate of what was run until then: {page}.")
-        raise stop from None
-
-
-def certificate_of(outcome: ContainerOutcome, job: ContainerJob) -> dict[str, Any]:
-    """The certificate from the container.
-
-    Raises:
-        SplatfixError: ``container-report-damaged``; ``container-no-report``, with the container's own exit code where that is 3.
-    """
-    path = job.out / "certificate.json"
-    if path in outcome.files:
-        try:
-            document = read_json(path, "a certificate")
-        except SplatfixError as error:
-            raise SplatfixError.of(
-                "containers.certificate-damaged", reason=error.what, log=job.log
-            ) from error
-        if isinstance(document, dict) and document.get("verdict") in [item.value for item in Verdict]:
-            return document
-    last, code = list(outcome.last_lines), outcome.exit_code
-    missing = SplatfixError.of(
-        "containers.container-no-report",
-        code=code,
-        last=" | ".join(last[-5:]) or "none",
-        log=job.log,
-        details={"log": str(job.log), "container_exit_code": code, "last_lines": last},
-    )
-    if code == Exit.UNDETERMINED:
-        missing.exit_code = Exit.UNDETERMINED
-    raise missing
-
-
-def read_certificates(path: Path | None) -> bytes:
-    """The certificates of a PEM file; nothing for None.
-
-    Raises:
-        SplatfixError: ``cannot-read`` or ``no-certificates`` (exit code 2).
-    """
-    if path is None:
-        return b""
-    content = read_named(path)
-    if b"-----BEGIN CERTIFICATE-----" not in content:
-        raise SplatfixError.of("containers.no-certificates", path=path)
-    return content

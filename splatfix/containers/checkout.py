@@ -74,7 +74,14 @@ def lane_for(
         name, description = stack.key, stack.name
     else:
         notes = ("splatfix does not know this stack", *notes)
-    archs = _archs(targets)
+    archs = tuple(item for item in targets if isinstance(item, Arch))
+    # an image is built where its GPU is not, so there is no default
+    if not archs or AUTO in targets:
+        raise SplatfixError.of("containers.no-target")
+    for arch in archs:
+        info = arch_info(arch.plain)
+        if info and info.tegra:
+            raise SplatfixError.of("containers.no-image-for-target", sm=arch.sm, info_name=info.name)
     machine = "aarch64" if all(arch.number in _ARM_ONLY for arch in archs) else "x86_64"
     rejected: list[Considered] = []
     for ranked in _builds(torch, archs, machine):
@@ -124,24 +131,14 @@ def lane_for(
             notes=tuple(note.replace(str(folder), ".") for note in notes if f"{folder} is " not in note),
             rejected=tuple(rejected[:_MOST_REJECTED]),
         )
-    names = names_of_archs(archs)
-    if toolkit is ToolkitFrom.PYPI:
-        names += " with a compiler from PyPI wheels"
-    subject = f"torch {torch} does not serve" if torch else "No published torch serves"
     todo = tuple(say(f"{item.what}: {item.why}") for item in rejected[:_MOST_REJECTED])
-    raise SplatfixError.of("containers.torch-does-not-serve", subject=subject, names=names, todo=todo)
-
-
-def _archs(targets: Sequence[RequestedTarget]) -> tuple[Arch, ...]:
-    """What the image is for; an image is built where its GPU is not, so there is no default."""
-    archs = tuple(item for item in targets if isinstance(item, Arch))
-    if not archs or AUTO in targets:
-        raise SplatfixError.of("containers.no-target")
-    for arch in archs:
-        info = arch_info(arch.plain)
-        if info and info.tegra:
-            raise SplatfixError.of("containers.no-image-for-target", sm=arch.sm, info_name=info.name)
-    return archs
+    raise SplatfixError.of(
+        "containers.torch-does-not-serve",
+        torch=torch or "published",
+        compiler=toolkit.value,
+        names=names_of_archs(archs),
+        todo=todo,
+    )
 
 
 def _builds(torch: str, archs: Sequence[Arch], machine: str) -> Iterable[RankedBuild]:

@@ -1,12 +1,8 @@
 """Connects to a Docker engine, checks that it can pass GPUs in, and explains its failures."""
 
-import io
-import json
 import os
-import socket
 import sys
 import tarfile
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from splatfix.containers.lanes import GpuNeed, load_lanes
-from splatfix.containers.owner import owner_label
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.explain import explain_gpu_refusal
@@ -27,20 +22,13 @@ _CONNECT_TIMEOUT_S = 15
 _API_TIMEOUT_S = 600
 """For one answer: committing a layer of gigabytes to a slow disk takes minutes."""
 
-_OLDEST_API = (1, 40)
-"""Device requests, which pass GPUs in (https://docs.docker.com/reference/api/engine/version-history/, v1.40)."""
-
 _PODMAN_WITH_GPUS = (5, 4)
 """Whose Docker API heeds requests for devices, those of the Container Device Interface only: containers/podman#25171, #22645,
 lablup/backend.ai#13820 (4.9.3 starts the container without any)."""
 
+_GPU_PROBE = "splatfix-gpu-probe"
+_EMPTY_TAR = tarfile.TarInfo("empty").tobuf() + bytes(1024)
 _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-
-INSTALL_SDK = run(
-    *(sys.executable, "-m", "pip", "install", "docker"),
-    text="Install it there (the extra splatfix[containers]); in a tool of pipx or uv: pipx inject splatfix docker, or in "
-    "splatfix's checkout uv tool install --with docker .",
-)
 
 
 class Endpoint(Struct, frozen=True):
@@ -92,14 +80,8 @@ def connect(environ: Mapping[str, str] | None = None) -> Engine:
     if answer.get("Os", "linux") != "linux":
         client.close()
         raise SplatfixError.of("containers.docker-engine-not-linux", host=endpoint.host, system=answer["Os"])
-    version, api = str(answer.get("Version", "unknown")), str(answer.get("ApiVersion", "0"))
     parts = [str(part.get("Name", "")) for part in answer.get("Components") or ()]
     kind = "Podman" if any("podman" in name.lower() for name in parts) else "Docker"
-    if release(api) < _OLDEST_API:
-        client.close()
-        raise SplatfixError.of(
-            "containers.docker-too-old", kind=kind, host=endpoint.host, version=version, api=api
-        )
     with engine_errors("asking the engine about itself"):
         about = client.info()
     # Podman 4.3 says it in a field of its own, and not among these
@@ -108,11 +90,12 @@ def connect(environ: Mapping[str, str] | None = None) -> Engine:
     # without systemd a rootless Docker has the driver "none"; Podman says MemoryLimit, and ignores it on cgroup v1
     powerless = rootless and (about.get("CgroupVersion") == "1" or about.get("CgroupDriver") == "none")
     limits = about.get("MemoryLimit") is not False and not powerless
-    return Engine(client, endpoint, version, str(answer.get("Arch", "amd64")), kind, rootless, limits)
+    version, arch = str(answer.get("Version", "unknown")), str(answer.get("Arch", "amd64"))
+    return Engine(client, endpoint, version, arch, kind, rootless, limits)
 
 
 def find_endpoint(environ: Mapping[str, str]) -> Endpoint:
-    """The endpoint, in the docker command's order: DOCKER_HOST, DOCKER_CONTEXT, current context, default.
+    """Return the endpoint, in the docker command's order: DOCKER_HOST, DOCKER_CONTEXT, current context, default.
 
     Source of the order: https://docs.docker.com/engine/manage-resources/contexts/.
     """
@@ -126,15 +109,14 @@ def find_endpoint(environ: Mapping[str, str]) -> Endpoint:
             raise SplatfixError.of("containers.docker-tls-invalid", folder=folder, error=error) from error
         return Endpoint(environ["DOCKER_HOST"], "DOCKER_HOST", tls)
     name = environ.get("DOCKER_CONTEXT") or None
-    described = name or "(the current one)"
-    list_contexts = run("docker", "context", "ls")
     try:
-        context = docker.ContextAPI.get_context(name)
+        context, reason = docker.ContextAPI.get_context(name), "there is none of that name"
     except (docker.errors.DockerException, OSError, ValueError) as error:
-        text = f"The Docker context {described} cannot be read: {error}."
-        raise usage_error("docker-context-invalid", text, list_contexts) from error
+        context, reason = None, str(error)
     if context is None:
-        raise usage_error("docker-context-invalid", f"There is no Docker context {described}.", list_contexts)
+        raise SplatfixError.of(
+            "containers.docker-context-invalid", name=name or "(the current one)", reason=reason
+        )
     if name is None and context.name == "default" and not Path(_SYSTEM_SOCKET).is_socket():
         # this user's rootless Docker, and Podman
         # (https://docs.docker.com/engine/security/rootless/, podman-system-service(1))
@@ -148,9 +130,9 @@ def find_endpoint(environ: Mapping[str, str]) -> Endpoint:
 
 
 def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixError:
-    """The error for an exception of the docker SDK while it connected to ``endpoint``."""
+    """Return the error for an exception of the docker SDK while it connected to ``endpoint``."""
     address = f"{endpoint.host} (from {endpoint.found_via})"
-    if isinstance(_root_cause(error), PermissionError):
+    if isinstance(_system_error(error), PermissionError):
         return SplatfixError.of("containers.docker-permission-denied", address=address)
     # the SDK wraps network errors, so a bare ValueError is about the address
     if "Invalid bind address" in str(error) or isinstance(error, ValueError):
@@ -165,33 +147,26 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
 
 
 @contextmanager
-def engine_errors(action: str, meaning: str = "Nothing was certified.") -> Iterator[None]:
-    """Raise a :class:`SplatfixError` for an exception of the docker SDK.
-
-    Args:
-        action: what was done, such as "creating the container".
-        meaning: what it means for the certification where the engine is lost.
-    """
+def engine_errors(action: str) -> Iterator[None]:
+    """Raise a :class:`SplatfixError` for an exception of the docker SDK; ``action`` is what was done, such as "creating the
+    container"."""
     docker = sdk()
-    import requests
-
     try:
         yield
     except docker.errors.APIError as error:
-        message = str(error.explanation or error)
-        todo: tuple[Step, ...] = ()
+        message, todo = str(error.explanation or error), list[Step]()
         if "no space left on device" in message:
-            todo = (run("docker", "system", "df"),)
-        text = f"The Docker engine failed while {action}: {message}."
-        raise SplatfixError("docker-engine-failed", text, todo=todo) from error
-    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-        lost = SplatfixError.of("containers.docker-engine-lost", action=action, reason=_reason(error))
-        lost.meaning = f"{lost.meaning} {meaning}".strip()
-        raise lost from error
+            todo.append(run("docker", "system", "df"))
+        raise SplatfixError.of(
+            "containers.docker-engine-failed", action=action, message=message, todo=tuple(todo)
+        ) from error
+    except (docker.errors.DockerException, OSError) as error:  # those of requests are OSErrors
+        reason = _reason(error)
+        raise SplatfixError.of("containers.docker-engine-lost", action=action, reason=reason) from error
 
 
 def sdk() -> Any:
-    """The docker package, imported on first use: the rest of splatfix runs without it.
+    """Import the docker package on first use: the rest of splatfix runs without it.
 
     Raises:
         SplatfixError: ``docker-sdk-missing`` (exit code 3).
@@ -199,46 +174,30 @@ def sdk() -> Any:
     try:
         import docker
     except ImportError as error:
-        raise SplatfixError.of("containers.docker-sdk-missing", todo=(INSTALL_SDK,)) from error
+        raise SplatfixError.of("containers.docker-sdk-missing", python=sys.executable) from error
     return docker
 
 
-def _root_cause(error: BaseException) -> BaseException:
-    """The innermost operating-system error below ``error``, or ``error`` itself.
-
-    requests and urllib3 keep the cause in ``args``, ``reason`` or the exception chain.
-    """
-    innermost = error
-    visited: set[int] = set()
-    queue: list[object] = [error]
-    while queue:
-        current = queue.pop(0)
-        if not isinstance(current, BaseException) or id(current) in visited:
-            continue
-        visited.add(id(current))
+def _system_error(error: BaseException) -> OSError | None:
+    """Return the innermost error of the operating system that ``error`` was raised for."""
+    innermost, current = None, error.__cause__ or error.__context__
+    while current is not None:
         if isinstance(current, OSError) and current.errno is not None:
             innermost = current
-        queue += [*current.args, getattr(current, "reason", None), current.__cause__, current.__context__]
+        current = current.__cause__ or current.__context__
     return innermost
 
 
 def _reason(error: BaseException) -> str:
-    root = _root_cause(error)
-    if isinstance(root, FileNotFoundError):
-        return "no such socket"
-    if isinstance(root, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(root, socket.gaierror):
-        return f"cannot resolve the host name ({root.strerror})"
-    if "paramiko" in str(error):
-        return "ssh addresses need the package paramiko (pip install paramiko)"
-    if isinstance(root, OSError) and root.strerror:
-        return root.strerror
+    """Return what the system says of it ("Connection refused"), else what the SDK says."""
+    system_error = _system_error(error)
+    if system_error and system_error.strerror:
+        return system_error.strerror
     return str(error).removeprefix("Error while fetching server API version: ").rstrip(".")
 
 
 def device_requests(engine: Engine) -> list[Any]:
-    """What ``docker run --gpus all`` sends; to Podman what it has in its place, a device of the Container Device Interface."""
+    """Return what ``docker run --gpus all`` sends; for Podman a device of the Container Device Interface."""
     docker = sdk()
     if engine.kind == "Podman":
         return [docker.types.DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])]
@@ -246,7 +205,7 @@ def device_requests(engine: Engine) -> list[Any]:
 
 
 def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
-    """The error for an engine's message, where it is about GPUs."""
+    """Return the error for an engine's message, where it is about GPUs."""
     known = explain_gpu_refusal(message)
     if known is None:
         return None
@@ -275,47 +234,34 @@ def require_gpu(engine: Engine) -> None:
     """Check that this engine can pass GPUs in, before gigabytes are downloaded.
 
     Starts a container of an empty image with GPUs. The engine sets up devices before it looks for the program, so
-    "no such program" is success.
+    "no such program" is success. The image stays: it has no bytes, and another splatfix may be asking too.
 
     Raises:
         SplatfixError: ``docker-gpu-runtime-missing`` or ``docker-gpu-unusable`` (exit code 3).
     """
-    docker = sdk()
+    docker, host = sdk(), engine.endpoint.host
     if engine.kind == "Podman" and release(engine.version) < _PODMAN_WITH_GPUS:
         raise SplatfixError.of(
-            "containers.docker-gpu-runtime-missing", engine_version=engine.version, host=engine.endpoint.host
+            "containers.docker-gpu-runtime-missing", engine_version=engine.version, host=host
         )
     container = None
-    name = f"splatfix-gpu-probe-{uuid.uuid4().hex[:12]}"  # unique, for parallel runs
-    with engine_errors("preparing the GPU check"):
-        labels = [f"LABEL {key}={json.dumps(value)}" for key, value in owner_label().items()]
-        engine.client.api.import_image_from_data(empty_tar(), repository=name, tag="latest", changes=labels)
-    try:
-        container = engine.client.containers.create(
-            f"{name}:latest",
-            command=["/no-such-program"],
-            network_mode="none",
-            device_requests=device_requests(engine),
-        )
-        container.start()
-    except docker.errors.APIError as error:
-        message = str(error.explanation or error)
-        if explained := explain_gpu_failure(message, engine.endpoint.host):
-            raise explained from error
-        if "/no-such-program" not in message:
-            raise SplatfixError.of(
-                "containers.docker-engine-failed", host=engine.endpoint.host, message=message
-            ) from error
-    finally:
-        with engine_errors("cleaning up the GPU check"):
+    with engine_errors("checking whether it can pass GPUs in"):
+        try:
+            if not engine.client.images.list(_GPU_PROBE):
+                engine.client.api.import_image_from_data(_EMPTY_TAR, repository=_GPU_PROBE, tag="latest")
+            container = engine.client.containers.create(
+                f"{_GPU_PROBE}:latest",
+                command=["/no-such-program"],
+                network_mode="none",
+                device_requests=device_requests(engine),
+            )
+            container.start()
+        except docker.errors.APIError as error:
+            message = str(error.explanation or error)
+            if explained := explain_gpu_failure(message, host):
+                raise explained from error
+            if "/no-such-program" not in message:
+                raise
+        finally:
             if container is not None:
                 container.remove(force=True)
-            engine.client.images.remove(f"{name}:latest", force=True)
-
-
-def empty_tar() -> bytes:
-    """Of an image without a program."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("empty"))
-    return buffer.getvalue()

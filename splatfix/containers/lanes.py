@@ -6,9 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from splatfix.core.codec import from_json
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import bundled
-from splatfix.core.step import say
 from splatfix.core.toml import parse_toml
 
 
@@ -56,7 +55,7 @@ class Lane(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def load_lanes() -> dict[str, Lane]:
-    """All lanes by name, in the order of the file."""
+    """Return all lanes by name, in the order of the file."""
     document = parse_toml((bundled("dockerfiles") / "lanes.toml").read_text(encoding="utf-8"))
     rows: dict[str, dict[str, Any]] = {}
     for name, own in document["lanes"].items():
@@ -67,13 +66,12 @@ def load_lanes() -> dict[str, Lane]:
 
 
 def find_lane(name: str) -> Lane:
-    """The lane of that name.
+    """Return the lane of that name.
 
     Raises:
         SplatfixError: ``unknown-lane`` (exit code 2) with the known names.
     """
     lanes = load_lanes()
-    if name in lanes:
-        return lanes[name]
-    choice = say(f"Choose from: {', '.join(lanes)}")
-    raise usage_error("unknown-lane", f"There is no container lane {name!r}.", choice)
+    if name not in lanes:
+        raise SplatfixError.of("containers.unknown-lane", name=name, lanes=lanes)
+    return lanes[name]

@@ -1,5 +1,6 @@
 """Structs to JSON and back without loss, by msgspec; and JSON that somebody else wrote."""
 
+import dataclasses
 import json
 import math
 import types
@@ -55,7 +56,10 @@ def to_json(value: Any) -> Any:
     if hasattr(type(value), "to_json"):
         return value.to_json()
     if isinstance(value, Struct):
-        return {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {encoded: to_json(getattr(value, name)) for encoded, name in names}
+    if dataclasses.is_dataclass(value):  # of which msgspec leaves out what has its default
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from smoke_trainer.record import Implementation, TrainingRecord
 from splatfix.certify.model import Certificate, Outcome, Verdict, first_causes
-from splatfix.certify.record import Implementation, TrainingRecord
 from splatfix.core.step import Step
 from splatfix.model.option import Options
 from splatfix.report.results import number, resolution
@@ -32,12 +32,8 @@ def driver_of(certificate: Certificate) -> str:
 
 def parts_of(certificate: Certificate) -> dict[str, str]:
     """Those of :data:`splatfix.report.wording.PARTS` that it recorded."""
-    environment, under_way = certificate.environment, certificate.under_way
+    environment = certificate.environment
     records = {run.scene: run.record for run in certificate.scenes}
-    if under_way.get("run"):  # of the scene that was under way what it had told by then
-        # certify calls the second training of a scene, which shows that it repeats, by this name
-        name = str(under_way.get("where", "")).removesuffix(", again")
-        records.setdefault(name, TrainingRecord.of(under_way["run"]))
     version, _, commit = environment.get("splatfix", "").partition(" (commit ")
     limits = (environment.get("GPU clocks"), environment.get("GPU power limit"))
     sources = ""

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from smoke_trainer.record import HostPeaks, TrainingRecord
 from splatfix.certify.model import SceneRun
-from splatfix.certify.record import TrainingRecord
 from splatfix.report.marks import ABSENT
 from splatfix.report.wording import RESULTS_LEGEND, SHORT_RUN
 
@@ -52,7 +52,7 @@ def legend(runs: Sequence[SceneRun]) -> str:
 
 def resolution(record: TrainingRecord) -> str:
     """``1600x1064``; "" where it is not known."""
-    if len(record.resolution) != 2:
+    if record.resolution is None:
         return ""
     return "x".join(map(str, record.resolution))
 
@@ -78,7 +78,7 @@ def _file_size(size: int | None) -> str:
 
 def _peaks(record: TrainingRecord) -> str:
     # On a GPU what tensors hold decides whether a scene fits; on a CPU it is all that is resident.
-    cuda, host = record.memory.cuda, record.memory.host
+    cuda, host = record.memory.cuda, record.memory.host or HostPeaks()
     train, evaluation = host.train, host.eval
     if cuda:
         train, evaluation = cuda.train.allocated, cuda.eval.allocated

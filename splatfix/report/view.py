@@ -4,9 +4,11 @@ What a result is called, how a number is written and which rows a table has is d
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 
 from msgspec import Struct
 
+from smoke_trainer.record import Config
 from splatfix.certify.model import (
     Certificate,
     Criterion,
@@ -168,15 +170,11 @@ class CertificateView(Struct, frozen=True):
     @property
     def settings(self) -> Table | None:
         """The settings: one value where it is the same in every scene, otherwise each scene's."""
-        runs = [run for run in self.certificate.scenes if run.record.settings]
-        # the trainer's own order: it groups what belongs together
-        names: dict[str, None] = {}
-        for run in runs:
-            names.update(dict.fromkeys(run.record.settings))
+        runs = [run for run in self.certificate.scenes if run.record.config != Config()]
         rows = []
-        for name in names:
-            values = {run.scene: run.record.settings.get(name) for run in runs}
-            if all(value is None for value in values.values()):
+        for name in (field.name for field in fields(Config)):
+            values = {run.scene: getattr(run.record.config, name) for run in runs}
+            if all(value in (None, []) for value in values.values()):
                 continue
             texts = {scene: number(value, "{}") for scene, value in values.items()}
             text = ", ".join(f"{scene} {text}" for scene, text in texts.items())

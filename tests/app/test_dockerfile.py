@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix import __version__
 from splatfix.app.dockerfile import ignored, text_of
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.containers import load_lanes
 from splatfix.containers.checkout import CheckoutLane, lane_for
-from splatfix.containers.image import CONTEXT, ImageRecipe, build_arguments, dockerfile
+from splatfix.containers.image import CONTEXT, ImageRecipe, dockerfile
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import is_regular_file
@@ -49,7 +50,7 @@ def planned(
 
 
 def recipe_of(plan: CheckoutLane) -> ImageRecipe:
-    return ImageRecipe(plan.lane, {}, extensions=plan.lane.extensions, targets=plan.lane.targets, jobs=4)
+    return ImageRecipe(plan.lane, jobs=4)
 
 
 def text(plan: CheckoutLane) -> str:
@@ -92,12 +93,11 @@ def instructions(text: str) -> list[str]:
 
 def test_the_arguments_of_every_lane_can_stand_in_a_dockerfile() -> None:
     for lane in load_lanes().values():
-        recipe = ImageRecipe(lane, {}, extensions=lane.extensions, targets=lane.targets)
-        for name, value in build_arguments(recipe).items():
-            assert name == "SOURCE_DATE_EPOCH" or not value or f'ARG {name}="{value}"\n' in dockerfile(recipe)
+        text = dockerfile(ImageRecipe(lane))
+        assert f'ARG TORCH="{lane.torch}"\n' in text and f'ARG BASE_IMAGE="{lane.base_image}"\n' in text
     for payload in {*PAYLOADS} - {"x y", "a*b", "[ab]", "-o"}:
         with pytest.raises(ValueError, match="EXTENSIONS"):
-            dockerfile(ImageRecipe(lane, {}, extensions=(payload,)))
+            dockerfile(ImageRecipe(replace(lane, extensions=(payload,))))
 
 
 def test_the_compiler_is_that_of_this_torch(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_the_compiler_is_that_of_this_torch(tmp_path: Path) -> None:
     lane = plan.lane
     assert lane.torch == "torch==2.13.0+cu130" and lane.downloads[0].endswith("==13.0.3")
     assert lane.build_image == lane.base_image == "debian:bookworm-slim"
-    arguments = build_arguments(recipe_of(plan))["INSTALL_ARGUMENTS"]
-    assert arguments == "--target sm_89 --provide-toolkit --with-dependencies --jobs 4"
+    arguments = "--target sm_89 --provide-toolkit --with-dependencies --jobs 4"
+    assert f'ARG INSTALL_ARGUMENTS="{arguments}"\n' in text(plan)
     lane = planned(folder, "sm_86", "sm_120", torch="2.8.0+cu128").lane
     assert (lane.build_image, lane.base_image) == ("nvidia/cuda:12.8.1-devel-ubuntu24.04", "ubuntu:24.04")
     assert planned(folder, "sm_121").machine == "aarch64"
@@ -156,12 +156,12 @@ def test_what_a_checkout_says_of_itself_is_in_no_instruction(payload: str, tmp_p
     assert made.startswith("# ") and not re.match(r"#\s*(escape|syntax|check)\s*=", made)
     (folder / ".dockerignore").write_text("*\n")
     own = [line for line in ignored(plan, folder).splitlines() if line.startswith("!")]
-    assert own[-2:] == ["!.git/HEAD", f"!{CONTEXT}"] and len(own) <= 3
+    assert own[-3:] == ["!.git/HEAD", f"!{CONTEXT}", f"!{CONTEXT}/**"] and len(own) <= 4
 
 
 # What is written
 
-WHEEL = f"{CONTEXT}/source/splatfix-{__version__}-py3-none-any.whl"
+ITSELF = f"{CONTEXT}/splatfix.zip"
 
 
 @pytest.fixture
@@ -190,17 +190,14 @@ def test_it_is_printed_or_written_and_nothing_is_overwritten(folder: Path, write
     done = write("--out", folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "Dockerfile").read_text("utf-8") == printed.stdout
-    assert all((folder / name).is_file() for name in (WHEEL, f"{CONTEXT}/base/prepare.sh"))
+    assert all((folder / name).is_file() for name in (ITSELF, f"{CONTEXT}/base/prepare.sh"))
     assert "docker build -t 2dgs:sm_120" in done.stdout
     assert write("--out", folder).returncode == 0, "all is there as it should be"
 
-    # nor are two splatfix to be unpacked into one
     (folder / "Dockerfile").write_text("FROM mine\n")
-    other = (folder / WHEEL).with_name("splatfix-0.0.1-py3-none-any.whl")
-    other.write_bytes(b"")
     assert code_of(write("--out", folder, "--json")) == "file-exists"
-    assert (folder / "Dockerfile").read_text() == "FROM mine\n" and other.exists()
-    assert write("--out", folder, "--force").returncode == 0 and not other.exists()
+    assert (folder / "Dockerfile").read_text() == "FROM mine\n"
+    assert write("--out", folder, "--force").returncode == 0
     assert (folder / "Dockerfile").read_text("utf-8") == printed.stdout
     assert code_of(write("--json", "--out", folder / "a/b/c"), 3) == "cannot-write"
     assert code_of(write("--json", "--repo", "/")) == "not-a-checkout"
@@ -228,7 +225,7 @@ def test_files_elsewhere_see_the_checkout(
     assert done.returncode == 0, done.stderr
     made = tmp_path / file
     assert made.is_file() and made.with_name(f"{made.name}.dockerignore").is_file()
-    assert "$ cp -r " in done.stdout, "the wheel must be in the build context"
+    assert "$ cp -r " in done.stdout, "splatfix must be in the build context"
     assert not (folder / "Dockerfile").exists()
 
 
@@ -265,7 +262,7 @@ def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
     assert not sent & {*SECRETS, *links, ".ENV", "data/scene.ply"}
     assert ("mine.txt" in sent) is (own_rules is None)
     needed = {"train.py", "submodules/simple-knn/setup.py", "submodules/diff-surfel-rasterization/setup.py"}
-    assert needed <= sent and {WHEEL, f"{CONTEXT}/base/certificates.pem"} <= sent
+    assert needed <= sent and {ITSELF, f"{CONTEXT}/base/certificates.pem"} <= sent
 
 
 def test_what_the_user_excluded_inside_of_what_the_build_needs_stays_out(

@@ -16,9 +16,11 @@ import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
+from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.kernels import WHICH
 from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.certify.smoke import stage
+from splatfix.certify.smoke_training import record_of
 from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner
@@ -28,6 +30,7 @@ from splatfix.knowledge.dropins import DROPINS, Dropin
 from splatfix.model import Facts
 
 Stage = Callable[[Path], Path]
+DONE = Completed((), 0, "", "", 1.0)
 SHORT = Suite("quick", ("figurine",), 600.0, iterations=40)
 RESULT = json.loads(Path(__file__).with_name("figurine_result.json").read_text(encoding="utf-8"))
 """result.json of ``python -m smoke_trainer figurine --preset quick``, torch 2.13.0+cpu."""
@@ -49,6 +52,11 @@ def result(**changes: Any) -> dict[str, Any]:
         assert key in place, "the change must replace something"
         place[key] = value
     return found
+
+
+def trained(document: Mapping[str, Any] = RESULT, **known: Any) -> Training:
+    """A training that ended well and left this document."""
+    return Training(record=record_of(document), done=known.pop("done", DONE), **known)
 
 
 class RecordedKernels(Runner):
@@ -113,7 +121,7 @@ def subject(
     *,
     python: str = sys.executable,
     device: str = "cpu",
-    baseline: Mapping[str, Any] | None = None,
+    baseline: Certificate | None = None,
     published: str = "",
     stage_files: Stage = stage,
     **request: Any,

@@ -1,17 +1,20 @@
 """Beside a baseline: like is held against like, and what cannot be compared is shown and not judged."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from splatfix.certify import Outcome, SceneRun, Suite, Verdict, certify
+from splatfix.certify import Certificate, Outcome, SceneRun, Suite, Verdict, certify
 from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import Comparison, SceneComparison
+from splatfix.certify.smoke_training import record_of
 from splatfix.core.proof import Rung, RungName
+from splatfix.core.step import Command
 from splatfix.knowledge.published import methods
 from splatfix.model import Facts
 from splatfix.report.results import SPREAD
@@ -20,15 +23,30 @@ from tests.conftest import ROOT
 from tests.tables import data
 
 TABLES = data(__file__)
-RUN = SceneRun("figurine", (), 7.0, RESULT)
+RUN = SceneRun("figurine", (), 7.0, record_of(RESULT))
+EARLIER = Certificate(
+    verdict=Verdict.CERTIFIED,
+    summary="",
+    reasons=(),
+    suite="quick",
+    renderer="torch",
+    device="cpu",
+    proof=(),
+    kernels=(),
+    scenes=(),
+    environment={},
+    repeat=Command(()),
+    issued="2026-11-28T06:00:00+00:00",
+    seconds=1.0,
+)
 
 
-def baseline(earlier: object, scene: str = "figurine") -> dict[str, Any]:
+def baseline(earlier: dict[str, Any], scene: str = "figurine") -> Certificate:
     """An earlier certificate with this result of one scene."""
-    return {"scenes": [{"scene": scene, "result": earlier}]}
+    return replace(EARLIER, scenes=(SceneRun(scene, (), 7.0, record_of(earlier)),))
 
 
-def stored(**factors: float) -> dict[str, Any]:
+def stored(**factors: float) -> Certificate:
     """A baseline whose measurements are so many times those of the recorded result, by path."""
     earlier = result()
     for path, factor in factors.items():
@@ -43,7 +61,7 @@ def garden(**changes: Any) -> SceneRun:
     same |= {"split__train": [f"{number}.jpg" for number in range(161)]}
     same |= {"split__test": [f"held-{number}.jpg" for number in range(24)]}
     same |= {"heldout__psnr": 27.41, "heldout__ssim": 0.868, "heldout__lpips": 0.103}
-    return SceneRun("garden", (), 7.0, result(**{**same, **changes}))
+    return SceneRun("garden", (), 7.0, record_of(result(**{**same, **changes})))
 
 
 def only(found: Comparison | None) -> SceneComparison:
@@ -75,7 +93,7 @@ def test_short_runs_on_a_gpu_differ_by_themselves(iterations: int, cuda: bool, o
     peak = {"train": {"allocated": 1 << 30}} if cuda else None
     same = {"iterations": iterations, "memory__cuda": peak}
     now, earlier = result(**same), result(**same, heldout__psnr=1.04 * RESULT["heldout"]["psnr"])
-    run = replace(RUN, result=now)
+    run = replace(RUN, record=record_of(now))
     assert only(compare((run,), baseline(earlier))).outcome is outcome
 
 
@@ -97,11 +115,8 @@ def test_baseline_of_another_training_is_not_comparable(changes: dict[str, Any])
     assert scene.outcome is Outcome.FAILED and scene.why.startswith("not comparable: ")
 
 
-@pytest.mark.parametrize(
-    "earlier",
-    [{}, {"scenes": []}, {"scenes": [3]}, {"scenes": [{"scene": "figurine"}]}, baseline(result(), "another")],
-)
-def test_baseline_without_the_scene(earlier: dict[str, Any]) -> None:
+@pytest.mark.parametrize("earlier", [EARLIER, baseline({}), baseline(result(), "another")])
+def test_baseline_without_the_scene(earlier: Certificate) -> None:
     scene = only(compare((RUN,), earlier))
     assert (scene.outcome, scene.why) == (Outcome.FAILED, "not in the baseline")
 
@@ -164,7 +179,7 @@ def test_speed_and_memory_of_another_machine_are_not_judged(
 ) -> None:
     """They are shown beside each other all the same."""
     earlier = result(**{"iterations_per_second": 100.0, "memory__rss": 1, **machine})
-    scene = only(compare((replace(RUN, result=result(machine__gpu=gpu)),), baseline(earlier)))
+    scene = only(compare((replace(RUN, record=record_of(result(machine__gpu=gpu))),), baseline(earlier)))
     found = outcomes(scene)
     assert (found["speed"] is Outcome.FAILED) is like and (found["train-memory"] is Outcome.FAILED) is like
     assert scene.outcome is (Outcome.FAILED if like else Outcome.MET)
@@ -178,7 +193,7 @@ def test_a_certificate_held_against_published_figures(
     tmp_path: Path, known: Facts, psnr: float, verdict: Verdict
 ) -> None:
     """The trainings are the method's, and quality below its figures refuses the certificate for that alone."""
-    same = dict(garden(heldout__psnr=psnr, training_views__psnr=psnr, config__psnr_floor=None).result)
+    same = asdict(garden(heldout__psnr=psnr, training_views__psnr=psnr, config__psnr_floor=None).record)
     same["config"]["iterations"], same["heldout"]["views"] = 30_000, 24
     for part in same["implementations"].values():
         part["calls"] = 30_000

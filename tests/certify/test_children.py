@@ -9,15 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.certify import Outcome
-from splatfix.certify.advice import advised, explained
-from splatfix.certify.criteria.stack import judge_stack
+from splatfix.certify.advice import explained
+from splatfix.certify.criteria import judge
+from splatfix.certify.criteria.criterion import StackRun
 from splatfix.certify.kernels import AFTER_A_HANG, IMPLEMENTATIONS, KERNEL_TIMEOUT, check_kernels
 from splatfix.certify.model import Criterion
-from splatfix.certify.record import TrainingRecord
 from splatfix.certify.scenes import samples_folder
-from splatfix.certify.smoke import ended_early, list_scenes
-from splatfix.certify.smoke_training import OWN_ADVICE
+from splatfix.certify.smoke import list_scenes
 from splatfix.core.runner import Completed
+from tests.certify.conftest import trained
 from tests.plan.machines import refused
 
 EVERY = [module for _, module in IMPLEMENTATIONS]
@@ -95,7 +95,8 @@ MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
 def ended(said: str) -> Criterion:
     output = f'{{"event": "progress", "loss": NaN}}\n{said}\n'
     done = Completed(("t",), 1, output, "", 1.0)
-    return advised(explained(ended_early(done, {}), output, own=OWN_ADVICE), "inria", "cuda")
+    (found, *_) = judge(trained({}, done=done, renderer="inria", device="cuda"))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -110,24 +111,22 @@ def ended(said: str) -> Criterion:
 )
 def test_the_smoke_trainer_failed(said: str, name: str, advice: str) -> None:
     found = ended(said)
-    assert found.why.endswith(f"[{name}]." if name else "") and bool(found.why) is bool(name)
+    assert found.why.endswith(f"[{name}]." if name else "stopped early.")
     assert advice in found.advice
     assert said.partition(". ")[0] in found.measured
 
 
-def test_only_a_failed_criterion_without_advice_is_explained() -> None:
-    judged = Criterion("training-finishes", Outcome.FAILED, "", "", advice="known")
-    assert explained(judged, ABI) == judged
-    met = replace(judged, outcome=Outcome.MET, advice="")
+def test_only_what_fails_by_its_output_is_explained() -> None:
+    judged = Criterion("training-finishes", Outcome.FAILED, "", "")
+    met = replace(judged, outcome=Outcome.MET)
     assert explained(met, ABI) == met
-    other = replace(judged, code="loss-falls", advice="")
+    other = replace(judged, code="loss-falls")
     assert explained(other, ABI) == other
 
 
 def test_a_stack_whose_trainer_failed() -> None:
     done = Completed(("train.py",), 1, "", f"Traceback (most recent call last):\n{ABI}\n", 1.0)
-    found = next(
-        item for item in judge_stack(TrainingRecord(), done, (), (), {}) if item.code == "training-finishes"
-    )
+    criteria = judge(trained({}, done=done, stack=StackRun()))
+    found = next(item for item in criteria if item.code == "training-finishes")
     assert "[torch-abi-mismatch]" in found.why
     assert found.advice

@@ -12,19 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from splatfix.app.certify import exit_code_of
 from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify, environment
-from splatfix.certify.interim import EVERY, SHARE, InterimReports, incomplete
+from splatfix.certify.criteria import judge
 from splatfix.certify.model import NOT_REACHED
-from splatfix.certify.smoke import ended_early
+from splatfix.certify.progress import words
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed
 from splatfix.model import Facts
-from splatfix.report.recorded import parts_of
-from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, reached, sabotage, subject
+from tests.certify.conftest import (
+    SHORT,
+    RecordedKernels,
+    RecordedTrainer,
+    reached,
+    sabotage,
+    subject,
+    trained,
+)
 from tests.tables import data
 
 STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0.25, "rss_gb": 0.5}
@@ -38,16 +44,16 @@ def reports_of(out: Path, known: Facts, **results: dict[str, Any]) -> tuple[list
     return seen, last
 
 
-def test_a_report_after_the_kernels_and_after_each_scene(tmp_path: Path, known: Facts) -> None:
+def test_a_report_before_each_scene(tmp_path: Path, known: Facts) -> None:
     seen, last = reports_of(tmp_path, known)
-    assert [len(item.scenes) for item in seen] == [0, 1, 2, 3]
+    assert [len(item.scenes) for item in seen] == [0, 1, 2]
     for item in seen:
         levels = reached(item.proof)
         assert (item.verdict, item.unfinished, item.interrupted) == (Verdict.UNDETERMINED, True, False)
         assert levels[RungName.COMPUTES] is True and levels[RungName.TRAINS] is None
         assert exit_code_of(item) is Exit.UNDETERMINED
     assert seen[1].summary.startswith(
-        "Not finished: written after 1 of 3 scenes. If no splatfix runs any more, it was killed. "
+        "Not finished: written after 1 of 3 scenes, in study (scene 2 of 3). If no splatfix runs any more, it was killed. "
     )
     assert (last.verdict, last.unfinished, last.under_way) == (Verdict.CERTIFIED, False, {})
 
@@ -55,40 +61,8 @@ def test_a_report_after_the_kernels_and_after_each_scene(tmp_path: Path, known: 
 def test_a_scene_that_failed_stays_a_failure(tmp_path: Path, known: Facts) -> None:
     seen, last = reports_of(tmp_path, known, courtyard={"iterations": 200})
     assert seen[0].verdict is Verdict.UNDETERMINED and not seen[0].reasons
-    assert [item.verdict for item in [*seen[1:], last]] == [Verdict.NOT_CERTIFIED] * 4
+    assert [item.verdict for item in [*seen[1:], last]] == [Verdict.NOT_CERTIFIED] * 3
     assert all(reason.startswith("courtyard: ") for reason in seen[1].reasons)
-
-
-def test_within_a_scene_not_too_often(tmp_path: Path, known: Facts) -> None:
-    _, base = reports_of(tmp_path, known)
-    now, cost = 100.0, 0.0
-    written: list[Certificate] = []
-
-    def write(certificate: Certificate) -> None:
-        nonlocal now
-        written.append(certificate)
-        now += cost
-
-    scenes = SUITES["quick"].scenes
-    reports = InterimReports(scenes, lambda: replace(base, scenes=base.scenes[:1]), write, lambda: now)
-    reports.training("study", STATE)
-    assert not written, "there is nothing to report yet"
-    reports.settled()
-    for second in range(25):
-        now = 100.0 + second
-        reports.training("study", {**STATE, "iteration": second})
-    assert [item.under_way.get("iteration") for item in written] == [None, EVERY, 2 * EVERY]
-    assert written[-1].summary.startswith(
-        "Not finished: written after 1 of 3 scenes, in study (scene 2 of 3) at iteration 20 of 200, "
-        "loss 0.2500, host memory 0.50 GiB. If no splatfix runs any more, it was killed. "
-    )
-    now, cost = 200.0, 1.0
-    reports.settled()
-    for _ in range(SHARE + 5):
-        reports.training("figurine", {"scene": 3, "scenes": 3})
-        now += 1.0
-    assert len(written) == 5, "a slow report is written less often"
-    assert written[-1].under_way == {"where": "figurine", "scene": 3, "scenes": 3}, "nothing of study's"
 
 
 def stopped(out: Path, known: Facts, begun: Callable[[Callable[[str], None]], None]) -> Certificate:
@@ -107,28 +81,15 @@ def stopped(out: Path, known: Facts, begun: Callable[[Callable[[str], None]], No
     return caught.value.certificate
 
 
-def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: Facts) -> None:
-    """Interrupted within the first scene: machine, settings and code are those that the whole run records."""
-    told = {name: RESULT[name] for name in ("config", "resolution", "implementations", "versions", "machine")}
-
-    _, whole = reports_of(tmp_path / "whole", known)
-    found = stopped(
-        tmp_path, known, lambda line: line(json.dumps({**STATE, "event": "progress", "run": told}))
-    )
-    assert (found.scenes, found.environment) == ((), whole.environment)
-    assert (found.interrupted, found.unfinished) == (True, False)
+def test_an_interrupt_within_a_scene_says_how_far_it_was(tmp_path: Path, known: Facts) -> None:
+    found = stopped(tmp_path, known, lambda line: line(json.dumps({**STATE, "event": "progress"})))
+    assert (found.scenes, found.interrupted, found.unfinished) == ((), True, False)
     assert found.summary.startswith(
         "Interrupted after 0 of 3 scenes, in courtyard (scene 1 of 3) at iteration"
     )
     assert {(item.scene, item.reason) for item in found.skipped} == {
         (scene, NOT_REACHED) for scene in SUITES["quick"].scenes
     }
-    assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
-    parts, of_whole = parts_of(found), parts_of(whole)
-    assert parts["seed"] == str(RESULT["config"]["seed"]) and parts["iterations"] == "200"
-    early = incomplete(replace(found, under_way={}, skipped=()), SUITES["quick"].scenes, {}, interrupted=True)
-    assert parts_of(early)["seed"] == "0", "by the command line"
-    assert parts.items() <= of_whole.items() and {"processor", "seed", "iterations"} <= parts.keys()
 
 
 def test_the_commit_is_known_after_an_interrupt(
@@ -157,10 +118,12 @@ def test_the_commit_is_known_after_an_interrupt(
 def test_how_a_trainer_without_a_result_ended(
     code: int | None, stdout: str, stderr: str, error: str, measured: str, why: str
 ) -> None:
-    found = ended_early(Completed(("t",), code, stdout, stderr, 1.0, error), STATE)
+    done = Completed(("t",), code, stdout, stderr, 1.0, error)
+    (found,) = judge(trained({}, done=done, latest=words(STATE, left=False)))
     assert (found.code, found.outcome) == ("training-finishes", Outcome.FAILED)
-    assert measured in found.measured and why in found.why and bool(why) == bool(found.why)
-    assert "before its first iteration" in ended_early(Completed(("t",), -9, "", "", 1.0), {}).measured
+    assert measured in found.measured and (why or "stopped early") in found.why
+    (at_once,) = judge(trained({}, done=Completed(("t",), -9, "", "", 1.0)))
+    assert "before its first iteration" in at_once.measured
 
 
 @pytest.mark.slow

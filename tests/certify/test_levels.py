@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from splatfix.certify import Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
+from splatfix.certify import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
 from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import Measured, conclude, failures
+from splatfix.certify.certificate import Measured, failures, suite_certificate
 from splatfix.certify.environment import gpu_record
 from splatfix.certify.levels import built_for, evaluate
+from splatfix.certify.smoke_training import record_of
+from splatfix.certify.subject import SmokeSubject
 from splatfix.certify.summary import summarize
+from splatfix.checks import run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
 from splatfix.model import CudaDevice, Fact, Facts, Finding, Status
@@ -25,11 +29,19 @@ SM_120 = (Arch.parse("sm_120"),)
 GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4)
 
 
+def certificate(asked: SmokeSubject, facts: Facts, runs: tuple[SceneRun, ...] = (RUN,)) -> Certificate:
+    """Of runs that were not made."""
+    measured = Measured(kernels=(GOOD,), runs=runs)
+    findings = run_checks(make_context(facts, Goal(device="" if asked.device == "cpu" else asked.device)))
+    built = built_for(facts, asked.request.targets, asked.device)
+    return suite_certificate(asked, facts, measured, findings, built)
+
+
 def levels(
     findings: tuple[Finding, ...] = (),
     kernels: tuple[KernelCheck, ...] = (GOOD,),
     runs: tuple[SceneRun, ...] = (RUN,),
-    baseline: dict[str, Any] | None = None,
+    baseline: Certificate | None = None,
     renderer: str = "inria",
     device: str = "cuda",
 ) -> dict[RungName, Rung]:
@@ -73,7 +85,7 @@ def test_what_was_not_run_is_not_claimed() -> None:
 
 
 def test_unreadable_scene_is_not_compared() -> None:
-    unread = SceneRun("attic", (), 1.0, {"error": {}}, unreadable="cameras.bin ends too early.")
+    unread = SceneRun("attic", (), 1.0, unreadable="cameras.bin ends too early.")
     alone = levels(runs=(unread,), baseline=stored())
     assert alone[RungName.LOADS].reached is True and alone[RungName.COMPUTES].reached is True
     for name in (RungName.TRAINS, RungName.REPRODUCES):
@@ -100,7 +112,7 @@ def test_summary_claims_no_more_than_was_verified(
 ) -> None:
     request = subject(Suite("data", ("figurine",), 60.0), Path("out"))
     floor = Criterion("held-out-quality", Outcome.NOT_MEASURED, "30.03 dB", "no reference PSNR")
-    unread = SceneRun("attic", (), 1.0, {"error": {}}, unreadable="cameras.bin ends too early.")
+    unread = SceneRun("attic", (), 1.0, unreadable="cameras.bin ends too early.")
     runs = (replace(RUN, criteria=(floor,)),)
     kernels: tuple[KernelCheck, ...] = (GOOD,)
     if verdict is Verdict.UNDETERMINED:
@@ -135,7 +147,7 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), targets=SM_120)
     told(Status.FAIL)
     for runs, rung, reason in (((), (False, True), "built: "), ((RUN,), (None, False), "extensions-built: ")):
-        made = conclude(asked, KNOWN, Measured(kernels=(GOOD,), runs=runs))
+        made = certificate(asked, KNOWN, runs)
         assert (made.proof[1].reached, made.proof[1].needed) == rung
         assert any(item.startswith(f"{reason}splat_probe") for item in made.reasons), made.reasons
 
@@ -149,7 +161,7 @@ def changed(**values: Any) -> Facts:
 
 def rungs(device: str, tmp_path: Any, facts: Facts = MIXED) -> dict[RungName, bool | None]:
     asked = subject(Suite("quick", ("figurine",), 60.0), tmp_path, device=device, renderer="inria")
-    proof = conclude(asked, facts, Measured(kernels=(GOOD,), runs=(RUN,))).proof
+    proof = certificate(asked, facts).proof
     return {rung.name: rung.reached for rung in proof}
 
 
@@ -182,7 +194,7 @@ def test_details_only_of_a_certain_gpu(cuda: tuple[str, ...] | None, certain: bo
 
 
 def test_the_name_is_torchs_own_and_none_on_the_cpu() -> None:
-    told = SceneRun("figurine", (), 7.0, {"machine": {"gpu": "NVIDIA Test"}})
+    told = SceneRun("figurine", (), 7.0, record_of({"machine": {"gpu": "NVIDIA Test"}}))
     assert gpu_record(MIXED, "cuda", (told,))["GPU"] == "NVIDIA Test (cuda)"
     found = gpu_record(MIXED, "cpu", (RUN,))
     assert found["GPU"] == "none used" and "GPU id" not in found

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from splatfix.app.certify import next_step
 from splatfix.certify import Outcome, Verdict, certify
-from splatfix.certify.criteria.running import as_installed
+from splatfix.certify.criteria.code import as_installed
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
 from splatfix.core.files import write_json
@@ -109,7 +109,7 @@ def compared(site: Path, known: Facts, **distribution: Any) -> LoadedCode:
 def test_what_is_as_it_was_installed_is_counted(site: Path, known: Facts) -> None:
     code = compared(site, known)
     assert (code.differences, code.unknown, code.compared) == ((), (), 2)
-    (item,) = as_installed(code)
+    item = as_installed(code, "python")
     assert item.outcome is Outcome.MET
 
 
@@ -122,7 +122,7 @@ def test_what_ran_and_was_not_installed_is_named(name: str, site: Path, known: F
     (difference,) = code.differences
     assert difference.text.startswith(text.format(site=site, first=first))
     assert difference.distribution == distribution
-    (item,) = as_installed(code)
+    item = as_installed(code, "python")
     assert item.outcome is Outcome.FAILED and (
         ("splatfix install --repair fused_ssim" in item.advice) is bool(distribution)
     )
@@ -136,7 +136,7 @@ def test_what_no_digest_is_known_of_is_no_difference(site: Path, known: Facts) -
     assert len(compared(site, known).unknown) == 2
     editable = compared(site, known, editable=True, origin=(site / "fused_ssim").as_uri())
     assert (editable.differences, editable.compared) == ((), 0)
-    (item,) = as_installed(editable)
+    item = as_installed(editable, "python")
     assert item.outcome is Outcome.NOT_MEASURED
 
 

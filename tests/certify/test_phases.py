@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from splatfix.certify import Outcome
-from splatfix.certify.criteria import resources
-from splatfix.certify.criteria.stack import judge_stack
+from splatfix.certify.criteria import judge
+from splatfix.certify.criteria.criterion import StackRun
+from splatfix.certify.criteria.resources import bound_by
 from splatfix.certify.inside import phases
-from splatfix.certify.record import TrainingRecord
+from splatfix.certify.model import Criterion
 from splatfix.certify.stacks.observed import result_of
 from splatfix.core.runner import Completed
+from tests.certify.conftest import trained
 from tests.tables import data
 
 GIB = 1 << 30
@@ -112,25 +114,24 @@ def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
     assert clock.passed(grown=False)["evaluation"] == 2000.0
 
 
-def record_of(machine: Machine, clock: phases.Phases) -> TrainingRecord:
+def judged(machine: Machine, clock: phases.Phases) -> dict[str, Criterion]:
     observed: dict[str, Any] = {"backward": 40, "seconds": machine.now, "vram": machine.peak}
     observed |= {"phases": clock.state, "python": "3.11"}
-    return TrainingRecord.of(result_of(observed, DONE, 40, {}, {}))
+    training = trained(result_of(observed, DONE, 40, {}, {}), device="cuda", stack=StackRun())
+    return {item.code: item for item in judge(training)}
 
 
 def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine) -> None:
-    record = record_of(machine, run(machine, 40, gpu=True, evaluate_at=7))
-    assert record.memory.cuda is not None
-    assert (record.memory.cuda.train.allocated, record.memory.cuda.eval.allocated) == (4 * GIB, 9 * GIB)
-    outcomes = {item.code: item.outcome for item in judge_stack(record, DONE, (), (), {})}
-    assert outcomes["evaluation-memory"] is Outcome.FAILED
-    assert outcomes["time-by-phase"] is outcomes["memory-utilisation"] is Outcome.MET
+    found = judged(machine, run(machine, 40, gpu=True, evaluate_at=7))
+    assert found["evaluation-memory"].outcome is Outcome.FAILED
+    assert "9,216 MiB in evaluation, 4,096 MiB in training" in found["evaluation-memory"].measured
+    assert found["time-by-phase"].outcome is found["memory-utilisation"].outcome is Outcome.MET
 
 
 def test_memory_beyond_the_card_is_refused(machine: Machine) -> None:
     """Windows' driver, also under WSL2, gives more than the card has."""
     machine.total = 3 * GIB
-    (criterion,) = resources.memory_spill(record_of(machine, run(machine, 40, gpu=True)))
+    criterion = judged(machine, run(machine, 40, gpu=True))["memory-spill"]
     assert criterion.outcome is Outcome.FAILED and "1,024 MiB" in criterion.measured
 
 
@@ -139,14 +140,13 @@ def test_memory_that_a_gpu_shares_with_the_page_cache_is_not_judged(
     machine: Machine, integrated: bool, outcome: Outcome
 ) -> None:
     machine.free, machine.integrated = GIB // 16, integrated
-    criterion = resources.memory_utilisation(record_of(machine, run(machine, 40, gpu=True)))
+    criterion = judged(machine, run(machine, 40, gpu=True))["memory-utilisation"]
     assert criterion.outcome is outcome, criterion.measured
 
 
-def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much(machine: Machine) -> None:
+def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much() -> None:
     """A forward pass of 43.5 % that becomes 88 times faster is 1.75 times in all: without it 1.77."""
-    record = TrainingRecord.of({"phases": {"forward": 0.435, "backward": 0.565}, "seconds": {"train": 1.0}})
-    assert "2.30 times as fast in all" in resources.time_by_phase(record).measured
+    assert "2.30 times as fast in all" in bound_by({"forward": 0.435, "backward": 0.565})
 
 
 TRAINER: str = data(__file__)["texts"]["trainer"]

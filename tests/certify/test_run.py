@@ -93,10 +93,9 @@ class TestCertified:
         found = {item.implementation: item for item in certificate.kernels}
         for module in (name, "fused_ssim", "simple_knn._C"):
             assert (found[module].kind, found[module].outcome) == ("drop-in", Outcome.MET), found[module]
-        ran = certificate.scenes[0].result["implementations"]
-        assert (ran["ssim"]["name"], ran["knn"]["name"]) == ("fused_ssim", "simple_knn._C")
-        renderer = ran["renderer"]
-        assert renderer["kind"] == "inria" and renderer["engine"] == "torch-cpu"
+        ran = certificate.scenes[0].record.implementations
+        assert (ran["ssim"].name, ran["knn"].name) == ("fused_ssim", "simple_knn._C")
+        assert (ran["renderer"].kind, ran["renderer"].engine) == ("inria", "torch-cpu")
         assert reached(certificate.proof)[RungName.BUILT] is None
         assert f"splatfix's drop-in for {name}" in certificate.summary
 
@@ -154,9 +153,9 @@ class TestNotCertified:
     def test_regression_against_the_baseline(self, tmp_path: Path, known: Facts) -> None:
         quick = SUITES["quick"]
         first = run(tmp_path / "first", known, suite=quick)
-        scenes = [{"scene": item.scene, "result": item.result} for item in first.scenes]
-        slower = RecordedTrainer(study={**first.scenes[1].result, "iterations_per_second": 0.1})
-        again = run(tmp_path / "again", known, runner=slower, suite=quick, baseline={"scenes": scenes})
+        study = dataclasses.asdict(first.scenes[1].record)
+        slower = RecordedTrainer(study={**study, "iterations_per_second": 0.1})
+        again = run(tmp_path / "again", known, runner=slower, suite=quick, baseline=first)
         assert again.verdict is Verdict.NOT_CERTIFIED
         levels = reached(again.proof)
         assert levels[RungName.TRAINS] is True and levels[RungName.REPRODUCES] is False

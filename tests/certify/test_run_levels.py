@@ -62,7 +62,7 @@ class Nothing(Runner):
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     """What the diagnosis finds, to be changed."""
     findings = [GOOD]
-    monkeypatch.setattr("splatfix.certify.certificate.run_checks", lambda context: tuple(findings))
+    monkeypatch.setattr("splatfix.certify.engine.run_checks", lambda context: tuple(findings))
     return findings
 
 

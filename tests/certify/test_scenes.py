@@ -51,11 +51,11 @@ def test_data_folder_is_certified_without_floors(tmp_path: Path, known: Facts) -
         outcomes = {item.code: item.outcome for item in run.criteria}
         assert outcomes.pop("held-out-quality") is Outcome.NOT_MEASURED
         assert {code for code, outcome in outcomes.items() if outcome is not Outcome.MET} == set()
-        assert (run.result["iterations"], run.result["resolution"][0]) == (LENGTH, WIDTH)
-        assert not set(run.result["split"]["train"]) & set(run.result["split"]["test"])
-    ran = {name: run.result["config"] for name, run in runs.items()}
-    assert (ran["train"]["strategy"], ran["train"]["budget"]) == ("budget", 2.0)
-    assert ran["lego"]["strategy"] == "default"
+        assert (run.record.iterations, (run.record.resolution or [0])[0]) == (LENGTH, WIDTH)
+        assert not set(run.record.split.train) & set(run.record.split.test)
+    ran = {name: run.record.config for name, run in runs.items()}
+    assert (ran["train"].strategy, ran["train"].budget) == ("budget", 2.0)
+    assert ran["lego"].strategy == "default"
 
 
 def one_photo(scene: Path) -> None:

@@ -1,5 +1,6 @@
 """A stack's own trainer, whole and broken in ten ways; it is a tiny one of ours with the faces of Inria's."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -102,7 +103,7 @@ def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
     assert set(made.stack.dropins) == {"diff_gaussian_rasterization@v1", "simple_knn", "fused_ssim"}
     assert "--save_iterations" in made.stack.command.argv
     assert re.match(r"\d+ \(", made.environment["threads"])
-    result = made.scenes[0].result
+    result = dataclasses.asdict(made.scenes[0].record)
     assert result["iterations"] == 3 and set(result["gradients"]) >= {"xyz", "f_rest", "rotation"}
     assert result["implementations"]["simple_knn._C"]["calls"] == {"distCUDA2": 1}
     assert result["heldout"]["views"] == 3
@@ -123,7 +124,7 @@ def test_missing_modules_are_placeholders_and_all_named_in_one_command(
     )
     made = rehearse(3)
     assert failed_criteria(made) == {"runs-as-it-is"}
-    assert made.scenes[0].result["iterations"] == 3
+    assert made.scenes[0].record.iterations == 3
     assert made.stack is not None
     commands = [step.command.argv for mend in made.stack.mends for step in mend.remedy if step.command]
     assert [set(argv[-3:]) for argv in commands] == [{"plyfile", "einops", "h5py"}]
@@ -134,7 +135,7 @@ def test_names_that_numpy_removed_are_mended_in_a_copy(checkout: Path, rehearse:
     edit(checkout / "scene.py", "near, far = 0.01, 100.0", "near, far = np.float(0.01), 100.0")
     before = contents(checkout)
     made = rehearse(3, renders=True)
-    assert failed_criteria(made) == {"runs-as-it-is"} and made.scenes[0].result["iterations"] == 3
+    assert failed_criteria(made) == {"runs-as-it-is"} and made.scenes[0].record.iterations == 3
     assert made.stack is not None and [item.edited for item in made.stack.mends] == [True]
     assert contents(checkout) == before
 
@@ -198,7 +199,7 @@ def test_with_a_gpu_nothing_lands_on_the_cpu(native: Path, tmp_path: Path) -> No
     assert "threads" not in made.environment
     rungs = {rung.name.value: rung for rung in made.proof}
     assert rungs["loads"].reached and rungs["trains"].reached is False and not rungs["rehearsed"].needed
-    result = made.scenes[0].result
+    result = dataclasses.asdict(made.scenes[0].record)
     assert result["implementations"]["simple_knn._C"]["calls"] == {"distCUDA2": 1}
     assert result["gradients"]["xyz"]["zero_steps"] == 0 and result["memory"]["cuda"] is None
     assert (tmp_path / "report" / "fruit" / "metrics.jsonl").read_text().count("\n") == 100
@@ -241,7 +242,7 @@ def test_weights_that_metrics_lack_are_noted(
     assert made.stack is not None and not made.reasons
     (lacking,) = made.stack.weights
     assert lacking.startswith(f"metrics.py: {address}: ")
-    assert any("random ones" in note and address in note for note in made.scenes[0].result["notes"])
+    assert any("random ones" in note and address in note for note in made.scenes[0].record.notes)
 
 
 SABOTEUR: str = data(__file__)["texts"]["saboteur"]

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
 from tests.files import put
 from tests.hostile.checkouts import FILES, SETUP, write_checkout
 from tests.install.environments import write_extension
+from tests.tables import data
 
 CANARY = "c4NaRyQ7w2Vb8Lk3TrZ9"
 """No word of anything; a token of a known shape is a prefix and two of these."""
@@ -47,50 +49,35 @@ def found_in(data: bytes | str) -> list[str]:
     return [line.strip()[:300] for line in text.splitlines() if any(sign in line for sign in signs)]
 
 
+def _filled(table: str, **more: str) -> dict[str, str]:
+    """Texts of a table, by name, with the secrets in their blanks."""
+    blanks = {
+        "LOGIN": LOGIN,
+        "CANARY": CANARY,
+        "TOKEN": TOKENS[0],
+        "PYPI": TOKENS[9],
+        "CHANNEL": ADDRESSES[6],
+    }
+    blanks |= {"FLAGS": " ".join(FLAGS), "ASSIGNED": ASSIGNED[0], "MANY": "\n".join(EVERYTHING), **more}
+    return {
+        name: re.sub("<([A-Z]+)>", lambda match: blanks[match[1]], text)
+        for name, text in data(__file__)[table].items()
+    }
+
+
 def environment_variables() -> dict[str, str]:
     """Variables that decide something in a build, and some that only hold a secret."""
-    flags = " ".join(FLAGS)
-    return {
-        "NVCC_APPEND_FLAGS": flags,
-        "NVCC_PREPEND_FLAGS": flags,
-        "CFLAGS": flags,
-        "CXXFLAGS": flags,
-        "CUDA_VISIBLE_DEVICES": TOKENS[0],
-        "PYTORCH_CUDA_ALLOC_CONF": f"token={CANARY}",
-        "NVIDIA_REQUIRE_CUDA": LOGIN,
-        "VK_DRIVER_FILES": f"/x/{TOKENS[1]}.json",
-        "PIP_INDEX_URL": LOGIN,
-        "PIP_EXTRA_INDEX_URL": LOGIN,
-        "UV_INDEX_URL": LOGIN,
-        "HF_TOKEN": TOKENS[0],
-        "WANDB_API_KEY": CANARY,
-        "GIT_ASKPASS": LOGIN,
-        "HTTPS_PROXY": f"http://user:{CANARY}@proxy.example:3128",
-        "DOCKER_HOST": f"tcp://user:{CANARY}@127.0.0.1:1",
-        **dict.fromkeys(("CPATH", "LIBRARY_PATH", "CUDAHOSTCXX"), f"/no/{TOKENS[0]}"),
-    }
+    return _filled("environment")
 
 
 def write_secret_home(folder: Path) -> None:
     """What pip, git and others keep of a person."""
-    put(
-        folder,
-        {
-            ".config/pip/pip.conf": f"[global]\nindex-url = {LOGIN}\nextra-index-url = {LOGIN}\n",
-            ".netrc": f"machine git.example login user password {CANARY}\n",
-            ".gitconfig": f'[url "{LOGIN}"]\n\tinsteadOf = https://git.example/\n[http]\n'
-            f"\textraHeader = Authorization: Basic {CANARY}\n",
-            ".condarc": f"channels:\n  - {ADDRESSES[6]}\n",
-            ".cache/huggingface/token": TOKENS[0],
-            ".pypirc": f"[pypi]\nusername = __token__\npassword = {TOKENS[9]}\n",
-        },
-    )
+    put(folder, _filled("home"))
 
 
 def write_secret_checkout(folder: Path) -> None:
     """A checkout with the secret in every file that is read."""
     write_checkout(folder)
-    many = "\n".join(EVERYTHING)
     flags = ", ".join(map(repr, (*FLAGS, *EVERYTHING)))
     script = SETUP.replace('{"nvcc": [', f'{{"cxx": ["-std=c++14", {flags}], "nvcc": [{flags}, ').replace(
         "    cmdclass",
@@ -99,21 +86,8 @@ def write_secret_checkout(folder: Path) -> None:
     modules = ""
     for number, address in enumerate((*ADDRESSES, f'"{LOGIN}"')):
         modules += f'[submodule "m{number}"]\n\tpath = submodules/m{number}\n\turl = {address}\n'
-    put(
-        folder,
-        {
-            "setup.py": f"os_environ = {LOGIN!r}\n{script}import os\nos.environ['CFLAGS'] = {ASSIGNED[0]!r}\n",
-            "pyproject.toml": f'[build-system]\nrequires = ["setuptools", "x @ {LOGIN}"]\n',
-            "setup.cfg": f"[options]\ninstall_requires =\n  x @ {LOGIN}\n[metadata]\nversion = {TOKENS[0]}\n",
-            "requirements.txt": f"--extra-index-url {LOGIN}\nx @ {LOGIN}\ntorch==1.0+{TOKENS[0]}\n",
-            "environment.yml": f"channels:\n  - {ADDRESSES[6]}\ndependencies:\n  - {ADDRESSES[6]}::a=1\n  - b={TOKENS[0]}\n",
-            ".git/config": f'[remote "origin"]\n\turl = "{LOGIN}"\n[http]\n\textraHeader = AUTHORIZATION: basic {CANARY}\n',
-            ".gitmodules": modules,
-            "train.py": f"URL = {LOGIN!r}\n{FILES['train.py']}",
-            "submodules/simple-knn/setup.py": script.replace("splat_probe", "simple_knn"),
-            "ext.cu": f"// {LOGIN}\n#include <cub/cub.cuh>\n// {many}\n",
-        },
-    )
+    other = script.replace("splat_probe", "simple_knn")
+    put(folder, _filled("checkout", SETUP=script, MODULES=modules, TRAIN=FILES["train.py"], OTHER=other))
 
 
 def write_speaking_extension(folder: Path, *, broken: bool = False) -> Path:

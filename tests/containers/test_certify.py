@@ -11,7 +11,7 @@ from splatfix.certify import make_room, report_lock
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers import find_lane
-from splatfix.containers.certify import certify_command, host_command, naming_what_is_left
+from splatfix.containers.certify import certify_command, host_command
 from splatfix.core.errors import require
 from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
@@ -70,8 +70,8 @@ def test_a_strange_variable(
 def test_the_host_s_command_has_everything_that_was_asked() -> None:
     more = {"targets": archs("sm_90"), "repo": Path("repo"), "extensions": ("a", "b")}
     request = ContainerRequest(lanes=("cpu", "cu130"), suite="standard", **more)
-    inside = certify_command(find_lane("cu130"), request, (), gpu=False)
-    assert inside[-3:] == ("--out", "/report", "--json")
+    inside = certify_command(find_lane("cu130"), request, gpu=False)
+    assert inside[-4:] == ("--repo", "/opt/splatfix/checkout", "--out", "/report")
     assert host_command(request, find_lane("cu130")).shell(windows=False) == (
         "splatfix certify --container cu130 --suite standard --repo repo "
         "--target sm_90 --extension a --extension b"
@@ -94,16 +94,3 @@ def test_a_report_s_own_folder_is_none_of_the_repository(tmp_path: Path) -> None
     with report_lock(tmp_path / "refused"), report_lock(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["report"], "and a folder of the user's has none"
-
-
-def test_an_interrupt_names_the_report_that_it_left(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt) as none, naming_what_is_left(tmp_path):
-        raise KeyboardInterrupt
-    assert str(none.value) == "Interrupted: nothing was certified."
-    (tmp_path / "certificate.html").touch()
-    with pytest.raises(KeyboardInterrupt) as left, naming_what_is_left(tmp_path):
-        raise KeyboardInterrupt
-    assert str(left.value) == (
-        "Interrupted: nothing was certified. The certificate of what was run until then: "
-        f"{tmp_path / 'certificate.html'}."
-    )

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from splatfix.app.dockerfile import DockerfileRequest, make_dockerfile
-from splatfix.containers.certify import read_certificates
 from splatfix.containers.engine import Engine
 from splatfix.containers.image import Image
-from splatfix.containers.packages import certificate_file, pip_settings
+from splatfix.containers.packages import pip_settings
 from splatfix.core.runner import Runner
 from tests.archs import archs
 
@@ -49,8 +48,8 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: Engine,
     make_dockerfile(DockerfileRequest(str(checkout), targets, "wheels", "2.13.0+cu130", 2, checkout))
     # the classic builder reads this one
     (checkout / "Dockerfile.dockerignore").rename(checkout / ".dockerignore")
-    certificates = certificate_file(pip_settings(Runner()))
-    (checkout / "splatfix-image/base/certificates.pem").write_bytes(read_certificates(certificates))
+    certificates = pip_settings(Runner()).certificates
+    (checkout / "splatfix-image/base/certificates.pem").write_bytes(certificates)
     log = build(docker_engine, checkout)
     assert f"Successfully tagged {TAG}" in log, log[-5000:]
 

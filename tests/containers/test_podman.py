@@ -12,14 +12,12 @@ import pytest
 
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers import certify_in_container, find_lane
-from splatfix.containers.engine import Engine, empty_tar, require_gpu
-from splatfix.containers.image import Image
-from splatfix.containers.owner import OWNER_LABEL, owner_label
+from splatfix.containers.engine import Engine, require_gpu
 from splatfix.containers.run import sweep
 from splatfix.core.errors import Exit
 from splatfix.core.versions import release
 from tests.containers.conftest import BASE_IMAGE
-from tests.containers.test_docker import ended, look_around, run, wait_for_exit
+from tests.containers.test_docker import ended, look_around, run
 from tests.plan.machines import refused
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -34,14 +32,14 @@ def test_a_run_is_confined_and_its_report_copied(podman_engine: Engine, tmp_path
     """With of a lane's image what a run needs; built in two seconds."""
     text = f"FROM {BASE_IMAGE}\nRUN mkdir -m 1777 /report /scratch\nUSER 10001:10001\n"
     image, _ = podman_engine.client.images.build(fileobj=io.BytesIO(text.encode()), network_mode="host")
-    look_around(podman_engine, Image("", str(image.id), "", "", reused=True), tmp_path)
+    look_around(podman_engine, str(image.id), tmp_path)
 
 
 def test_an_image_without_the_report_s_folder(podman_engine: Engine, tmp_path: Path) -> None:
     """Docker makes an empty one; of Podman comes an archive of no bytes."""
-    image = Image("", BASE_IMAGE, "", "", reused=True)
-    outcome = run(podman_engine, image, tmp_path, ["true"])
-    assert (outcome.exit_code, outcome.files) == (0, ())
+    outcome = run(podman_engine, BASE_IMAGE, tmp_path, ["true"])
+    assert (outcome.exit_code, outcome.packages) == (0, b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["container.log"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -50,18 +48,7 @@ def test_an_ended_client_leaves_no_container(
 ) -> None:
     lane = f"podman-{uuid.uuid4().hex}"
     ended(podman_engine, lane, number, tmp_path)
-    wait_for_exit(podman_engine, lane)
     assert sweep(podman_engine) == (number is signal.SIGKILL)
-
-
-def test_what_a_killed_process_left_is_swept(podman_engine: Engine) -> None:
-    """Podman keeps the backslashes of quotation marks in a label."""
-    dead = owner_label()[OWNER_LABEL].replace("boot=", "boot=1")
-    client = podman_engine.client
-    client.api.import_image_from_data(
-        empty_tar(), repository="splatfix-left", tag="1", changes=[f"LABEL {OWNER_LABEL}={json.dumps(dead)}"]
-    )
-    assert sweep(podman_engine) == 1 and sweep(podman_engine) == 0
 
 
 def test_gpus_are_refused_where_a_request_would_be_ignored(podman_engine: Engine) -> None:

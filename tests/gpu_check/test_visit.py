@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from splatfix.certify.baseline import MEMORY_TOLERANCE, quality_tolerance
-from splatfix.certify.record import TrainingRecord
+from splatfix.certify.smoke_training import record_of
 from splatfix.core.files import read_json
 from splatfix.core.runner import Runner
 from tools.cuda_kernels import MODULES
@@ -233,7 +233,7 @@ def test_seed(visit: Visit, notes: Notes) -> None:
         result = read_json(visit.work / name / "result.json", "the result")
         runs.append(measures(result))
     notes.numbers["runs"] = runs
-    quality = quality_tolerance(TrainingRecord.of(result))
+    quality = quality_tolerance(record_of(result))
     for name, limit in {"psnr": quality, "ssim": quality, "memory": MEMORY_TOLERANCE}.items():
         apart = abs(runs[1][name] - runs[0][name]) / (abs(runs[0][name]) or 1.0)
         notes.expect(apart <= limit, f"{name} of one seed twice", f"{apart:.3%} apart of {limit:.1%}")

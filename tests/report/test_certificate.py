@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from splatfix.app.certify import exit_code_of, next_step
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
+from splatfix.certify.smoke_training import record_of
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
@@ -28,7 +29,7 @@ def certificate(**changes: Any) -> Certificate:
         Criterion("loss-falls", Outcome.MET, "0.3 to 0.1", "below 80% of the start"),
         Criterion("held-out-quality", Outcome.NOT_MEASURED, "26.10 dB", "no floor known"),
     )
-    run = SceneRun("garden", criteria, 12.0, changes.pop("result", RESULT))
+    run = SceneRun("garden", criteria, 12.0, record_of(changes.pop("result", RESULT)))
     proof = (
         Rung(RungName.TRAINS, True, "every criterion met"),
         Rung(RungName.REPRODUCES, None, "no stored baseline was given (--baseline)"),
@@ -92,7 +93,7 @@ WRONG = KernelCheck("knn", "simple_knn._C", Outcome.FAILED, 0.3, 1e-4, kind="nat
 def test_an_unreadable_scene_is_named_and_no_refusal(rendering: Any) -> None:
     why = "data/attic/transforms.json is not JSON. The file is damaged. Export the scene again."
     criterion = Criterion("scene-readable", Outcome.NOT_MEASURED, why, "a scene that can be read")
-    run = SceneRun("attic", (criterion,), 1.0, {"error": {}}, unreadable=why)
+    run = SceneRun("attic", (criterion,), 1.0, unreadable=why)
     subject = replace(certificate(), verdict=Verdict.UNDETERMINED, scenes=(run,))
     assert exit_code_of(subject) is Exit.UNDETERMINED
     text = rendering(subject)
@@ -116,8 +117,8 @@ def every_kind() -> Certificate:
     other = {**RESULT, "config": config, "implementations": {"ssim": engine}}
     scenes = (
         run,
-        SceneRun("study", (failed,), 3.0, other),
-        SceneRun("attic", (unreadable,), 1.0, {"error": {}}, unreadable="damaged"),
+        SceneRun("study", (failed,), 3.0, record_of(other)),
+        SceneRun("attic", (unreadable,), 1.0, unreadable="damaged"),
     )
     proof = (Rung(RungName.BUILT, None, "all is PyTorch", needed=False), *known.proof)
     failing = replace(known, verdict=Verdict.NOT_CERTIFIED, reasons=("study: loss-falls",), scenes=scenes)

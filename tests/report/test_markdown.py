@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from splatfix.app.certify import forms_of
 from splatfix.certify import criteria
-from splatfix.certify.advice import advised
+from splatfix.certify.criteria.criterion import REGISTERED, SMOKE, Measure, Registered
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
-from splatfix.certify.record import TrainingRecord
+from splatfix.certify.smoke_training import record_of
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.context.model import BinaryMatrix
@@ -22,13 +22,11 @@ from splatfix.report.html import certificate_page
 from splatfix.report.markdown import markdown
 from splatfix.report.results import legend, row
 from splatfix.report.wording import RESULTS
-from tests.certify.conftest import RESULT
+from tests.certify.conftest import RESULT, trained
 from tests.report.test_certificate import WRONG, certificate
 from tools.machines import raw_machines
 
-RUN = SceneRun(
-    "figurine", criteria.judge(TrainingRecord.of(RESULT), "torch"), 12.0, RESULT, log="figurine/trainer.log"
-)
+RUN = SceneRun("figurine", criteria.judge(trained()), 12.0, record_of(RESULT), log="figurine/trainer.log")
 
 
 def recorded(**changes: Any) -> Certificate:
@@ -37,9 +35,11 @@ def recorded(**changes: Any) -> Certificate:
 
 def test_a_recorded_run_in_one_row() -> None:
     quality, memory = RESULT["heldout"], RESULT["memory"]["host"]
-    found = dict(zip(RESULTS, row(replace(RUN, result={**RESULT, "ply": {"bytes": 1234567}})), strict=True))
+    found = dict(
+        zip(RESULTS, row(replace(RUN, record=record_of({**RESULT, "ply": {"bytes": 1234567}}))), strict=True)
+    )
     assert found["PLY"] == "1.23 MB" and found["iterations"] == f"{RESULT['iterations']:,}"
-    longer = replace(RUN, result={**RESULT, "iterations": 7000})
+    longer = replace(RUN, record=record_of({**RESULT, "iterations": 7000}))
     assert legend([RUN, longer]).startswith("Short run: ") and "Short run" not in legend([longer])
     assert found["held-out PSNR"] == f"{quality['psnr']:.2f} dB" and found["SSIM"] == f"{quality['ssim']:.4f}"
     assert found["training views"] == str(len(RESULT["split"]["train"])) and found["LPIPS"] == "–"
@@ -47,31 +47,23 @@ def test_a_recorded_run_in_one_row() -> None:
     loss = RESULT["train_loss"]
     assert found["loss"] == f"{loss['first']:.4f} → {loss['last']:.4f}"
     cuda = {"train": {"allocated": 3 << 30}, "eval": {"allocated": 1 << 30}}
-    on_gpu = replace(RUN, result={**RESULT, "memory": {"cuda": cuda}})
+    on_gpu = replace(RUN, record=record_of({**RESULT, "memory": {"cuda": cuda}}))
     assert row(on_gpu)[-1] == "3,072 / 1,024 MiB"
     assert "allocated on the GPU" in markdown(recorded(scenes=(on_gpu,)))
     text = markdown(recorded())
     assert f"| figurine | passed | {' | '.join(row(RUN))} |" in text and "resident" in text
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        {},
-        {"memory": 3, "heldout": [], "ply": {"bytes": True}, "split": {"train": 5}, "resolution": [1]},
-        {"train_loss": {"first": "x", "last": None}, "gaussians": None, "iterations_per_second": "fast"},
-    ],
-)
-def test_what_is_absent_or_no_number_is_a_dash(result: dict[str, Any]) -> None:
-    run = replace(RUN, result=result, seconds=3.0)
+def test_what_is_absent_is_a_dash() -> None:
+    run = replace(RUN, record=record_of({}), seconds=3.0)
     assert set(row(run)) == {"–", "3 s"}
     markdown(recorded(scenes=(run,)))
 
 
 def test_each_failure_has_its_meaning_and_what_to_do() -> None:
     flat = {**RESULT, "train_loss": {"first": 0.1, "last": 0.1}, "initial_heldout": RESULT["heldout"]}
-    judged = criteria.judge(TrainingRecord.of(flat), "torch")
-    run = replace(RUN, result=flat, criteria=tuple(advised(item, "gsplat", "cuda") for item in judged))
+    judged = criteria.judge(trained(flat, device="cuda"))
+    run = replace(RUN, record=record_of(flat), criteria=judged)
     failed = recorded(verdict=Verdict.NOT_CERTIFIED, scenes=(run,), kernels=(WRONG,))
     lines = markdown(failed).partition("\n## Troubleshooting\n")[2].partition("\n## ")[0].splitlines()
     assert [line.partition(" failed: ")[0] for line in lines if line.startswith("- ")] == [
@@ -86,22 +78,24 @@ def test_each_failure_has_its_meaning_and_what_to_do() -> None:
 
 
 def test_nothing_is_advised_that_ran_already() -> None:
-    for code in ("loss-falls", "gradients-xyz"):
-        failed = Criterion(code, Outcome.FAILED, "", "")
-        assert "--renderer torch" in advised(failed, "torch", "cuda").advice
-        assert "--renderer torch" in advised(failed, "inria", "cpu").advice
-        assert "--renderer" not in advised(failed, "torch", "cpu").advice
+    for code in ("loss-falls", "gradients"):
+        failed = [
+            REGISTERED[code].criterion(Measure(False, ""), trained(renderer=renderer, device=device)).advice
+            for renderer, device in (("torch", "cuda"), ("inria", "cpu"), ("torch", "cpu"))
+        ]
+        assert ["--renderer torch" in advice for advice in failed] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    "item", [*RUN.criteria, Criterion("no-cuda-error", Outcome.MET, "", "")], ids=lambda item: item.code
-)
-def test_every_criterion_has_advice_of_its_own(item: Criterion) -> None:
-    failed = advised(replace(item, outcome=Outcome.FAILED), "gsplat", "cuda")
-    unknown = advised(Criterion("no-such-criterion", Outcome.FAILED, "", ""), "gsplat", "cuda")
-    assert failed.advice not in ("", unknown.advice)
-    assert advised(item, "gsplat", "cuda") == item and not item.advice, "nothing to do about what was met"
-    short = advised(replace(item, outcome=Outcome.UNDETERMINED), "torch", "cpu")
+OF_SMOKE = [item for item in REGISTERED.values() if SMOKE in item.of and item.code != "scene-readable"]
+
+
+@pytest.mark.parametrize("item", OF_SMOKE, ids=lambda item: item.code)
+def test_every_criterion_has_words_of_its_own(item: Registered) -> None:
+    failed = item.criterion(Measure(False, "measured"), trained(device="cuda"))
+    assert failed.advice and failed.why and failed.title and failed.source
+    met = item.criterion(Measure(True, "measured"), trained())
+    assert not met.advice and not met.why, "nothing to do about what was met"
+    short = item.criterion(Measure(False, "measured", undetermined=True), trained())
     assert "100 iterations" in short.advice
 
 

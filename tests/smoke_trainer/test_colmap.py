@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smoke_trainer.data.camera import Distortion, distort_points
-from smoke_trainer.data.colmap import lens_from_parameters, read_colmap
+from smoke_trainer.data.colmap import camera_from_parameters, read_colmap
+from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
-from tests.smoke_trainer.tiny import FUZZ, TINY, TRUTH
+from tests.smoke_trainer.tiny import FUZZ, SCENES, TINY, TRUTH
 from tests.tables import data
 
 SPARSE = Path("sparse") / "0"
@@ -43,12 +44,12 @@ def test_a_model_directly_in_sparse_is_found(scene_folder):
 @pytest.mark.parametrize(("model", "numbers"), data(__file__)["numbers_that_make_no_camera_are_refused"])
 def test_numbers_that_make_no_camera_are_refused(model, numbers):
     with pytest.raises(SceneError, match="impossible camera"):
-        lens_from_parameters(model, 64, 48, numbers, Path("cameras.txt"))
+        camera_from_parameters(model, 64, 48, numbers, Path("cameras.txt"))
 
 
 def test_a_fisheye_is_refused_with_a_way_out():
     with pytest.raises(SceneError, match="OPENCV_FISHEYE") as caught:
-        lens_from_parameters("OPENCV_FISHEYE", 64, 48, [1.0] * 8, Path("cameras.bin"))
+        camera_from_parameters("OPENCV_FISHEYE", 64, 48, [1.0] * 8, Path("cameras.bin"))
     assert "image_undistorter" in caught.value.hint
 
 
@@ -65,9 +66,9 @@ def test_an_image_with_an_unknown_camera_is_named_and_left_out(scene_folder):
 def test_a_missing_file_is_named(name, scene_folder):
     folder = scene_folder("colmap-binary")
     (folder / SPARSE / f"{name}.bin").unlink()
-    message = "no COLMAP model" if name == "images" else f"{name}.bin is missing"
+    message = "no COLMAP model" if name == "images" else f"{name}.bin cannot be read"
     with pytest.raises(SceneError, match=message):
-        read_colmap(folder)
+        load_scene(str(folder))
 
 
 @pytest.mark.parametrize("name", ["cameras", "images", "points3D"])
@@ -82,80 +83,35 @@ def test_every_truncation_of_a_binary_model_is_one_clear_error(name, scene_folde
         read_colmap(folder)
 
 
-NAMES = ["left/000.png", "right/000.png", "left/001.png", "right/001.png"]
-
-
 @pytest.fixture
 def pycolmap() -> Any:
     return pytest.importorskip("pycolmap")
 
 
-def rotation(pycolmap: Any, seed: int) -> Any:
-    quaternion = np.random.default_rng(seed).normal(size=4)
-    return pycolmap.Rotation3d(quaternion / np.linalg.norm(quaternion))
-
-
-def rig_of_two_cameras(pycolmap: Any) -> Any:
-    """Two frames of a rig: a pinhole and a lens, the second one half a unit to the right."""
-    model = pycolmap.Reconstruction()
-    left = pycolmap.Camera(model="PINHOLE", width=64, height=48, params=[50, 51, 30, 20], camera_id=1)
-    right = pycolmap.Camera(
-        model="OPENCV", width=60, height=40, params=[40, 41, 31, 19, 0.1, 0.01, 0.002, -0.003], camera_id=2
-    )
-    rig = pycolmap.Rig(rig_id=1)
-    rig.add_ref_sensor(left.sensor_id)
-    rig.add_sensor(right.sensor_id, pycolmap.Rigid3d(rotation(pycolmap, 9), np.array([0.5, 0.0, 0.1])))
-    model.add_camera(left)
-    model.add_camera(right)
-    model.add_rig(rig)
-    for number in range(2):
-        frame = pycolmap.Frame(frame_id=number + 1, rig_id=1)
-        frame.rig_from_world = pycolmap.Rigid3d(
-            rotation(pycolmap, number), np.array([0.1, 0.2 * number, 3.0])
-        )
-        images = []
-        for sensor, camera in enumerate((left, right)):
-            index = 2 * number + sensor
-            seen = pycolmap.Point2DList([pycolmap.Point2D(np.array([10.0, 11.0]))])
-            ids = {"image_id": index + 1, "camera_id": camera.camera_id, "frame_id": number + 1}
-            images.append(pycolmap.Image(name=NAMES[index], points2D=seen, **ids))
-            frame.add_data_id(images[-1].data_id)
-        model.add_frame(frame)
-        for image in images:
-            model.add_image(image)
-        model.register_frame(number + 1)
-    for index in range(5):
-        model.add_point3D(
-            np.array([index, 0.5, -1.0]), pycolmap.Track(), np.array([index, 20, 30], dtype=np.uint8)
-        )
-    return model
-
-
 @pytest.mark.parametrize("kind", ["binary", "text"])
-def test_rigs_and_frames_are_read_as_colmap_reads_them(pycolmap: Any, kind: str, tmp_path: Path) -> None:
-    model, folder = rig_of_two_cameras(pycolmap), tmp_path / "sparse" / "0"
-    folder.mkdir(parents=True)
-    (model.write_binary if kind == "binary" else model.write_text)(str(folder))
-    assert list(folder.glob("rigs.*")) and list(folder.glob("frames.*"))
-    result = read_colmap(tmp_path)
+def test_rigs_and_frames_are_read_as_colmap_reads_them(pycolmap: Any, kind: str) -> None:
+    """Two frames of a rig of a pinhole and a lens, written by COLMAP 4: poses are of the rig, and of the sensor in it."""
+    model = pycolmap.Reconstruction(str(SCENES / "rigs" / kind / SPARSE))
+    result = read_colmap(SCENES / "rigs" / kind)
     assert result.notes == () and result.layout == f"colmap-{kind}"
     ours = {image.name: image for image in result.images}
-    assert sorted(ours) == sorted(NAMES)
+    assert sorted(ours) == ["left/000.png", "left/001.png", "right/000.png", "right/001.png"]
     for image in model.images.values():
         pose = image.cam_from_world().matrix()
         assert np.abs(ours[image.name].world_to_camera[:3] - pose).max() < 1e-9
-    assert ours["right/001.png"].distortion == Distortion(k1=0.1, k2=0.01, p1=0.002, p2=-0.003)
+    assert ours["right/001.png"].camera.lens == Distortion(k1=0.1, k2=0.01, p1=0.002, p2=-0.003)
+    points = sorted(model.points3D.values(), key=lambda point: float(point.xyz[0]))
     assert result.points is not None
     order = np.argsort(result.points.xyz[:, 0])
-    assert np.array_equal(result.points.xyz[order], [[i, 0.5, -1.0] for i in range(5)])
-    assert np.array_equal(result.points.rgb[order], [[i, 20, 30] for i in range(5)])
+    assert np.array_equal(result.points.xyz[order], [point.xyz for point in points])
+    assert np.array_equal(result.points.rgb[order], [point.color for point in points])
 
 
 @pytest.mark.parametrize(("model", "params"), data(__file__)["every_lens_bends_as_colmaps_does"])
 def test_every_lens_bends_as_colmaps_does(pycolmap: Any, model: str, params: list[float]) -> None:
     theirs = pycolmap.Camera(model=model, width=64, height=48, params=params)
-    camera, lens = lens_from_parameters(model, 64, 48, params, Path("cameras.bin"))
+    camera = camera_from_parameters(model, 64, 48, params, Path("cameras.bin"))
     plane = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2))
-    pixels = distort_points(plane, lens) * [camera.fx, camera.fy] + [camera.cx, camera.cy]
+    pixels = distort_points(plane, camera.lens) * [camera.fx, camera.fy] + [camera.cx, camera.cy]
     expected = theirs.img_from_cam(np.concatenate([plane, np.ones((200, 1))], axis=1))
     assert np.abs(pixels - expected).max() < 1e-9

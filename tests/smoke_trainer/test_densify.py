@@ -147,19 +147,23 @@ def test_default_clones_small_splits_large_and_prunes_faint():
     assert not any(rows.any() for rows in strategy.state.values())  # the next round starts from nothing
 
 
-def test_larger_ones_stay_as_they_are_where_a_limit_says_so():
-    model, strategy = model_of(), strategy_of("default", grow_below3d=0.4)
-    put(model, 1, scaling=np.log(0.5))
-    event = step(strategy, 10, model, output_of([1e-3, 1e-3, 1e-5, 1e-5, 1e-5, 1e-5]))
-    assert (event.cloned, event.split, len(model)) == (1, 0, 7)
-
-
-def test_the_smaller_half_grows_below_any_limit():
-    model, strategy = model_of(), strategy_of("default", grow_below3d=1e-6, grow_scale3d=1e-6)
-    for index in (3, 4, 5):
+@pytest.mark.parametrize(
+    ("large", "changes", "counts"),
+    [
+        ((1,), {"grow_below3d": 0.4}, (5, 0)),  # larger ones stay as they are
+        (
+            (3, 4, 5),
+            {"grow_below3d": 1e-6, "grow_scale3d": 1e-6},
+            (0, 3),
+        ),  # the smaller half grows below any limit
+    ],
+)
+def test_a_limit_of_size_stops_the_larger_half(large, changes, counts):
+    model, strategy = model_of(), strategy_of("default", **changes)
+    for index in large:
         put(model, index, scaling=np.log(0.5))
     event = step(strategy, 10, model, output_of([1e-3] * 6))
-    assert (event.cloned, event.split) == (0, 3)
+    assert (event.cloned, event.split) == counts
 
 
 def test_default_averages_only_over_views_that_show_a_gaussian():
@@ -170,16 +174,9 @@ def test_default_averages_only_over_views_that_show_a_gaussian():
     assert strategy.state["radii"].tolist() == [1.0, 5.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("iteration", "limits", "left"),
-    [
-        (50, {"max_radius": 20.0, "max_scale3d": 0.1}, 4),
-        (60, {"max_radius": 20.0, "max_scale3d": 0.1}, 2),
-        (60, {"max_scale3d": 0.1}, 3),  # by size on screen nothing is pruned by default
-    ],
-)
-def test_default_prunes_by_size_only_after_the_first_reset(iteration, limits, left):
-    model, strategy = model_of(4), strategy_of("default", **limits)
+@pytest.mark.parametrize(("iteration", "left"), [(50, 4), (60, 3)])  # by size on screen nothing is pruned
+def test_default_prunes_by_size_only_after_the_first_reset(iteration, left):
+    model, strategy = model_of(4), strategy_of("default")
     put(model, 0, scaling=np.log(0.3))
     step(strategy, iteration, model, output_of([0.0] * 4, radii=[1, 999, 1, 1]))
     assert len(model) == left

@@ -12,14 +12,14 @@ from smoke_trainer import ply
 from smoke_trainer.data import colmap, files, images
 from smoke_trainer.data.colmap_files import read_cameras, read_images
 from smoke_trainer.data.load import load_scene
-from smoke_trainer.data.transforms import read_nerfstudio
+from smoke_trainer.data.transforms import read_transforms
 from smoke_trainer.errors import SceneError
 from tests.hostile.bad_files import bad_files
 from tests.smoke_trainer.tiny import SCENES
 
 COLMAP = {
     "cameras": lambda path: [
-        colmap.lens_from_parameters(*row[1:5], path) for row in read_cameras(path, 100_000)
+        colmap.camera_from_parameters(*row[1:5], path) for row in read_cameras(path, 100_000)
     ],
     "images": lambda path: list(read_images(path, 100_000, keypoints=1000)),
     "points3D": colmap.read_points,
@@ -27,7 +27,7 @@ COLMAP = {
 READERS = {
     **{f"{name}{suffix}": read for suffix in (".bin", ".txt") for name, read in COLMAP.items()},
     "points.ply": ply.read_points,
-    "transforms.json": lambda path: read_nerfstudio(path.parent),
+    "transforms.json": lambda path: read_transforms(path.parent, "nerfstudio"),
 }
 BAD = dict(bad_files())
 
@@ -78,8 +78,7 @@ def test_vertices_that_no_memory_has(form: str, count: str, tmp_path: Path) -> N
         ply.read_points(path)
 
 
-def test_ascii_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ply, "_CHUNK", 7)
+def test_ascii(tmp_path: Path) -> None:
     path = tmp_path / "points.ply"
     rows = np.arange(30, dtype=np.float32).reshape(10, 3) * 1.5
     text = "\n".join(" ".join(map(str, row)) for row in rows)

@@ -43,15 +43,9 @@ def test_prepared_copies_come_before_full_size(scene_folder):
     half = load_scene(str(folder), resolution=2).train[0]
     assert half.image_path.parent.name == "images" and half.camera.width == 192
     narrow = load_scene(str(folder), resolution=24).train[0]
-    assert narrow.image_path.parent.name == "images_8" and (narrow.camera.width, narrow.camera.height) == (
-        24,
-        18,
-    )
-
-
-def test_a_size_that_would_enlarge_is_not_invented(scene_folder):
-    view = load_scene(str(scene_folder("colmap-text")), resolution=4000).train[0]
-    assert view.camera.width == 48
+    assert narrow.image_path.parent.name == "images_8"
+    assert (narrow.camera.width, narrow.camera.height) == (24, 18)
+    assert load_scene(str(folder), resolution=4000).train[0].camera.width == 384  # nothing is enlarged
 
 
 def test_wide_images_are_reduced_to_1600_pixels_by_default(scene_folder):
@@ -95,40 +89,13 @@ def test_without_any_image_the_error_says_what_is_needed(scene_folder):
         load_scene(str(folder))
 
 
-@pytest.mark.parametrize(
-    ("rename", "hint"),
-    [
-        (lambda path: path.with_suffix(".PNG"), "upper and lower case"),
-        (lambda path: path.with_suffix(".jpg"), "another ending"),
-        (lambda path: path.with_name(f"other_{path.name}"), "of other names"),
-    ],
-)
-def test_images_under_another_name_are_a_hint(rename, hint, scene_folder):
-    folder = scene_folder("colmap-binary")
-    for path in list((folder / "images_8").iterdir()):
-        path.rename(rename(path))
-    with pytest.raises(SceneError) as caught:
-        load_scene(str(folder))
-    assert hint in caught.value.hint and str(folder / "images") in caught.value.message
-
-
 @pytest.mark.parametrize("below", ["images", "input", ""])
-@pytest.mark.parametrize("installed", [True, False])
-def test_photos_without_poses_lead_to_colmap(below, installed, tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name: "/bin/colmap" if installed else None)
+def test_photos_without_poses_are_told(below, tmp_path):
     (tmp_path / below).mkdir(exist_ok=True)
     Image.new("RGB", (8, 8)).save(tmp_path / below / "a.JPG")
-    with pytest.raises(SceneError) as caught:
+    with pytest.raises(SceneError, match=r"holds photos \(1\)") as caught:
         load_scene(str(tmp_path))
-    hint = caught.value.hint
-    if not installed:
-        assert hint.startswith("install COLMAP")
-    elif below:
-        assert hint.startswith("run: colmap")
-    else:
-        # COLMAP's workspace beside the photos, not among them
-        assert hint.startswith(f"run: mkdir {tmp_path}-scene && cp ") and " && colmap " in hint
-    assert f"--image_path {tmp_path / below}" in caught.value.hint
+    assert f"splatfix scenes check {tmp_path}" in caught.value.hint
 
 
 def test_masks_beside_colmap_images_are_found(scene_folder):
@@ -205,8 +172,8 @@ def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_ru
     distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
     assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1
     assert not any("show none of the points" in note for note in scene.notes)
-    document = train(short_run(5, scene=str(folder), random_points=2000)).document
-    assert document["status"] == "ok" and document["gradients"]["xyz"]["min"] > 0
+    record = train(short_run(5, scene=str(folder), random_points=2000)).record
+    assert record.status == "ok" and record.gradients["xyz"].min > 0
 
 
 def test_extent_is_the_cameras_spread(scene_folder):

@@ -92,12 +92,12 @@ def test_the_linear_layers_are_found_inside_a_package(no_weights, tmp_path, monk
 
 
 def test_the_report_has_it_or_says_why_not(no_weights, short_run):
-    heldout = train(short_run(3)).document["heldout"]
-    assert (heldout["lpips"], heldout["lpips_note"]) == (None, "not measured: weights not found")
+    heldout = train(short_run(3)).record.heldout
+    assert (heldout.lpips, heldout.lpips_note) == (None, "not measured: weights not found")
     store_weights(no_weights, no_weights / "vgg.pth")
-    document = train(short_run(3, out="with")).document
-    assert document["heldout"]["lpips"] > 0.0 and document["heldout"]["lpips_note"] == ""
-    assert document["initial_heldout"]["lpips"] is None
+    record = train(short_run(3, out="with")).record
+    assert record.heldout.lpips > 0.0 and record.heldout.lpips_note == ""
+    assert record.initial_heldout.lpips is None
 
 
 def test_damaged_weights_and_small_images_are_said(no_weights):

@@ -1,11 +1,6 @@
-"""The instruments: CUDA memory on an allocator that the test plays, how even iterations are, and what other programs took."""
+"""The instruments: CUDA memory on an allocator that the test plays, and the phases of an iteration."""
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +9,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from smoke_trainer import memory, timing
+from smoke_trainer import memory
 from smoke_trainer.memory import PeakMemory, growth, largest_tensors, under_wsl
-from smoke_trainer.report import eventful_iterations
-from smoke_trainer.timing import OtherPrograms, steadiness
-from smoke_trainer.train import Run, train, train_step
+from smoke_trainer.record import CudaPeak
+from smoke_trainer.train import Run, train
 from tests.smoke_trainer.conftest import ShortRun
 
 GIB = 1 << 30
@@ -67,9 +61,9 @@ def test_peaks_of_training_and_evaluation_are_kept_apart(cuda: Allocator):
         cuda.use(evaluation, evaluation + 1)
         cuda.use(1.0, 1.5)
         peaks.end("eval")
-    cuda_memory = peaks.summary()["cuda"]
-    assert cuda_memory["train"] == {"allocated": 3 * GIB, "reserved": 4 * GIB}
-    assert cuda_memory["eval"] == {"allocated": 5 * GIB, "reserved": 6 * GIB}
+    found = peaks.summary().cuda
+    assert found is not None
+    assert found.train == CudaPeak(3 * GIB, 4 * GIB) and found.eval == CudaPeak(5 * GIB, 6 * GIB)
 
 
 def test_growth_is_what_the_model_does_not_explain(cuda: Allocator):
@@ -81,20 +75,20 @@ def test_growth_is_what_the_model_does_not_explain(cuda: Allocator):
             "vram_allocated_gb": pytest.approx(model + kept),
             "vram_reserved_gb": 4.0,
         }
-    assert peaks.summary()["growth"]["per_1000"] == pytest.approx(GIB, rel=1e-6)
+    assert peaks.summary().growth.per_1000 == pytest.approx(GIB, rel=1e-6)
 
 
 def test_spill_is_seen_under_windows_only(cuda: Allocator, monkeypatch: pytest.MonkeyPatch):
     cuda.use(8.5, 9.0)
     cuda.free = GIB // 2
     linux = PeakMemory(CUDA)
-    assert "vram_spill_gb" not in linux.sample(30, 0) and linux.summary()["cuda"]["spill"] is None
+    assert "vram_spill_gb" not in linux.sample(30, 0) and linux.summary().cuda.spill is None
     monkeypatch.setattr(memory, "under_wsl", lambda: True)
     guest = PeakMemory(CUDA)
     assert guest.sample(30, 0)["vram_spill_gb"] == 1.5
     cuda.use(6.0, 6.5)
     assert guest.sample(40, 0)["vram_spill_gb"] == 0.0
-    assert guest.summary()["cuda"]["spill"] == 1.5 * GIB
+    assert guest.summary().cuda.spill == 1.5 * GIB
 
 
 def test_wsl_is_detected_by_its_kernel(tmp_path: Path):
@@ -110,14 +104,14 @@ def test_a_cpu_has_no_cuda_memory_but_a_resident_peak():
     peaks.end("train")
     assert set(peaks.sample(30, 0)) == {"rss_gb"}
     report = peaks.summary()
-    assert report["cuda"] is None and report["rss"] > 10_000_000
+    assert report.cuda is None and report.rss > 10_000_000
 
 
 def test_growth_of_a_long_run_is_that_of_its_second_half():
     samples = [(step, 1000 * step if step > 15_000 else -step) for step in range(10, 30_001, 10)]
     grown = growth(samples)
-    assert grown["per_1000"] == pytest.approx(1e6)
-    assert 14_900 < grown["from"] < 15_100 and grown["to"] > 29_900
+    assert grown.per_1000 == pytest.approx(1e6)
+    assert 14_900 < grown.start < 15_100 and grown.end > 29_900
     assert growth(samples[:2]) is None
 
 
@@ -129,52 +123,6 @@ def test_tensors_of_a_compiler_are_not_listed() -> None:
     listed = largest_tensors({id(real): "real", id(fake): "fake"}, top=10**6)
     assert {tensor["name"] for tensor in listed if tensor["name"]} == {"real"}
     assert all(type(size) is int for tensor in listed for size in tensor["shape"])
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what other programs take")
-def test_another_program_is_seen_and_this_one_is_not() -> None:
-    others = OtherPrograms()
-    until = time.process_time() + 0.5
-    while time.process_time() < until:
-        pass
-    others.sample(10)
-    before = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
-    others.sample(20)
-    (_, clock, alone), (_, beside, busy) = others.samples
-    assert busy >= 0.4 and beside <= time.perf_counter() - before + 0.1
-    assert alone <= clock * (os.cpu_count() or 1) - 0.4  # its own half second is left out
-
-
-def test_where_the_system_does_not_tell_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_busy_seconds", lambda: None)
-    others = OtherPrograms()
-    others.sample(40)
-    assert steadiness([1.0] * 40, 0, 10, others)["others"] is None
-
-
-def test_load_at_the_end_is_not_hidden_by_an_idle_start() -> None:
-    """The second half of what follows the last densification is judged by its own load."""
-    others = OtherPrograms()
-    others.samples = [(10, 1.0, 9.0), (80, 97.0, -0.5), (90, 1.0, 0.0), (100, 1.0, 1.0)]
-    even = steadiness([1.0] * 90 + [1.9] * 10, 80, 10, others)
-    assert even["others"] == 1.0 and even["drift"] == pytest.approx(1.9)
-    assert others.cores(10) == pytest.approx(0.5 / 99)
-    assert steadiness([1.0] * 40, 0, 10)["others"] is None
-
-
-def test_what_has_more_to_do_is_no_stall() -> None:
-    """As on a healthy GPU: every tenth iteration refines, and a kernel that it uses for the first time is loaded."""
-    costs = [5.0] * 200
-    for index in range(20, 200, 10):
-        costs[index] = 25.0
-    costs[100] = 300.0
-    eventful = set(range(20, 200, 10))
-    assert steadiness(costs, 190, 10, eventful=eventful)["lost"] == 0.0
-    assert (steadiness(costs, 190, 10)["lost"] or 0.0) > 0.3
-    costs[35] = costs[75] = 400.0
-    stalled = steadiness(costs, 190, 10, eventful=eventful)
-    assert stalled["slow"] == [36, 76] and (stalled["lost"] or 0.0) > 0.3
 
 
 def test_recording_and_writing_are_a_phase(short_run: ShortRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,21 +141,5 @@ def test_recording_and_writing_are_a_phase(short_run: ShortRun, monkeypatch: pyt
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     take(Run, "held_bytes", 1.0)
     take(PeakMemory, "sample", 10.0)
-    document = train(short_run(25)).document
-    assert document["phases"]["record"] == document["seconds"]["train"] == 55.0
-
-
-def test_a_run_knows_which_iterations_have_more_to_do(prepared: Callable[..., Any]) -> None:
-    run = prepared(40)
-    run.config = replace(run.config, sh_degree_interval=15, evaluate_every=20)
-    run.monitor.eventful, run.iteration = [10], 40
-    assert eventful_iterations(run) == {10, 11, 15, 16, 30, 31, 45, 46, 21, 22}
-
-
-def test_photos_of_the_first_epoch_and_updates_that_are_followed_are_no_stall(
-    prepared: Callable[..., Any],
-) -> None:
-    run = prepared(60)
-    for iteration in range(1, 12):
-        train_step(run, iteration)
-    assert run.monitor.eventful == [*range(1, len(run.scene.train) + 1), 10]
+    record = train(short_run(25)).record
+    assert record.phases["record"] == record.seconds["train"] == 55.0

@@ -48,12 +48,9 @@ def test_initial_scale_is_the_distance_to_neighbours():
     color = 0.5 + SH_C0 * model.params["f_dc"][:, 0].detach().numpy()
     assert color == pytest.approx(points.rgb / 255.0, abs=1e-6)
     assert {name: tuple(model.params[name].shape[1:]) for name in GROUPS} == SHAPES
-
-
-def test_initial_size_and_opacity_can_be_chosen():
-    model = born(initial_opacity=0.5, initial_scale=0.1)
-    assert model.opacities().detach().numpy() == pytest.approx(0.5)
-    assert model.scales().detach().numpy() == pytest.approx(0.1 * born().scales().detach().numpy(), rel=1e-5)
+    chosen = born(initial_opacity=0.5, initial_scale=0.1)
+    assert chosen.opacities().detach().numpy() == pytest.approx(0.5)
+    assert chosen.scales().detach().numpy() == pytest.approx(0.1 * model.scales().detach().numpy(), rel=1e-5)
 
 
 def test_two_equal_points_do_not_make_a_gaussian_of_no_size():
@@ -86,14 +83,7 @@ def test_sh_degree_rises_to_its_maximum_and_no_further():
 
 def test_every_group_has_its_own_rate_and_epsilon():
     groups = {group["name"]: group for group in born().optimizer.param_groups}
-    rates = {
-        "xyz": 1.6e-4,
-        "f_dc": 2.5e-3,
-        "f_rest": 1.25e-4,
-        "opacity": 0.025,
-        "scaling": 5e-3,
-        "rotation": 1e-3,
-    }
+    rates = dict(zip(GROUPS, (1.6e-4, 2.5e-3, 1.25e-4, 0.025, 5e-3, 1e-3), strict=True))
     assert {name: group["lr"] for name, group in groups.items()} == rates
     assert all(group["eps"] == 1e-15 for group in groups.values())
 
@@ -207,20 +197,15 @@ def test_masked_pixels_do_not_affect_quality():
     drawn = truth + 0.1
     drawn[:, 4:] = 0.0
     mean = QualityMean(ssim)
-    mean.add(drawn, truth, mask)
     mean.add(drawn, truth, torch.zeros(1, 16, 16))
+    with pytest.raises(SceneError, match="leave no pixel"):
+        mean.result()
+    mean.add(drawn, truth, mask)
     quality = mean.result()
     assert (quality.views, quality.l1) == (1, pytest.approx(0.1, rel=1e-5))
     assert quality.psnr == pytest.approx(20.0, abs=1e-4)
     error = photometric_loss(drawn, truth, ssim, 0.2, mask).squared_error
     assert error.item() == pytest.approx(0.01, rel=1e-4)
-
-
-def test_masks_that_hide_everything_leave_no_quality():
-    mean = QualityMean(make_ssim("kernels", CPU))
-    mean.add(torch.zeros(3, 16, 16), torch.zeros(3, 16, 16), torch.zeros(1, 16, 16))
-    with pytest.raises(SceneError, match="leave no pixel"):
-        mean.result()
 
 
 def test_quality_is_the_mean_over_views_of_clamped_pictures():

@@ -14,9 +14,8 @@ from smoke_trainer import progress
 from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.metrics import Loss
 from smoke_trainer.monitor import Monitor
-from smoke_trainer.progress import ProgressState, show_progress, summary
+from smoke_trainer.progress import ProgressState, show_progress, words
 from smoke_trainer.train import train
-from splatfix.certify.progress import words
 
 
 class Board:
@@ -105,11 +104,11 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
 
 def test_evaluate_every_reports_heldout_psnr(short_run):
     states: list[ProgressState] = []
-    report = train(short_run(15, evaluate_every=5), states.append).document
+    report = train(short_run(15, evaluate_every=5), states.append).record
     on_the_way = {state.iteration: state.heldout_psnr for state in states if state.heldout_psnr is not None}
     assert set(on_the_way) == {5, 10, 15}
-    assert on_the_way[10] > report["initial_heldout"]["psnr"]
-    assert on_the_way[10] != on_the_way[15] == report["heldout"]["psnr"], "the last line has the result's"
+    assert on_the_way[10] > report.initial_heldout.psnr
+    assert on_the_way[10] != on_the_way[15] == report.heldout.psnr, "the last line has the result's"
     states.clear()
     train(short_run(3, out="without"), states.append)
     assert [state.iteration for state in states if state.heldout_psnr is not None] == [3]
@@ -124,19 +123,19 @@ PLAIN = "iteration 5 of 9, 2.5 it/s, loss 0.2500, PSNR 21.50 dB, 77 Gaussians, 0
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "said"),
     [
-        {},
-        {"heldout_psnr": 20.25, "vram_allocated_gb": 1.234, "rss_gb": 2.0},
-        {"iterations": 5, "gaussians": 1},
-        {"iterations": 3600 * 90, "psnr": None, "loss": None},
+        ({}, PLAIN),
+        ({"iterations": 5, "psnr": None, "loss": None}, "iteration 5 of 5, 2.5 it/s, 77 Gaussians"),
+        (
+            {"iterations": 36005, "heldout_psnr": 20.25, "vram_allocated_gb": 1.234, "rss_gb": 2.0},
+            "iteration 5 of 36005, 2.5 it/s, loss 0.2500, PSNR 21.50 dB, held-out 20.25 dB, 77 Gaussians, VRAM 1.23 GiB, "
+            "host memory 2.00 GiB, 4:00:00 left",
+        ),
     ],
 )
-def test_splatfix_says_it_in_the_same_words(changes):
-    """The trainer is staged alone, and cannot share the function."""
-    state = replace(STATE, **changes)
-    assert summary(state) == words(state.as_json())
-    assert summary(STATE) == PLAIN
+def test_progress_in_words(changes, said):
+    assert words(replace(STATE, **changes).as_json()) == said
 
 
 def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys, monkeypatch):

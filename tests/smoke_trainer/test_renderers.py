@@ -1,5 +1,6 @@
 """The renderer protocol: cameras as matrices, our kernel, nine packages of one name, and what a report says that ran."""
 
+import inspect
 import re
 import sys
 import types
@@ -13,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from smoke_trainer.backends import engine_in_use
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
-from smoke_trainer.identity import engine_in_use
 from smoke_trainer.model import Splats
 from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer, variant_of
 from splatfix.certify.prerequisites import NOT_CALLED
@@ -117,7 +118,7 @@ def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2
         def __init__(self, settings):
             self.settings = settings
 
-        def _draw(self, means3D, means2D, opacities, dc, shs, scales, rotations):
+        def forward(self, means3D, means2D, opacities, dc=None, shs=None, scales=None, rotations=None):
             shs = shs if dc is None else torch.cat([dc, shs], dim=1)
             inputs = {"means2D": means2D, "scales": scales, "rotations": rotations}
             known = rasterizer.GaussianRasterizationSettings._fields
@@ -126,17 +127,11 @@ def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2
             drawn = rasterizer.rasterize(settings, means3D, opacities=opacities, shs=shs, **inputs)
             return (drawn.color, drawn.radii, *([None] * (arity - 2)))
 
-    if "dc" in extra:
+        __call__ = forward
 
-        def forward(self, means3D, means2D, opacities, dc=None, shs=None, scales=None, rotations=None):
-            return self._draw(means3D, means2D, opacities, dc, shs, scales, rotations)
-    else:
-
-        def forward(self, means3D, means2D, opacities, shs=None, scales=None, rotations=None):
-            return self._draw(means3D, means2D, opacities, None, shs, scales, rotations)
-
-    GaussianRasterizer.forward = forward
-    GaussianRasterizer.__call__ = forward
+    signature = inspect.signature(GaussianRasterizer.forward)
+    kept = [argument for name, argument in signature.parameters.items() if name != "dc" or "dc" in extra]
+    GaussianRasterizer.forward.__signature__ = signature.replace(parameters=kept)
     module = types.ModuleType("diff_gaussian_rasterization")
     module.GaussianRasterizationSettings = Settings
     module.GaussianRasterizer = GaussianRasterizer
@@ -267,5 +262,5 @@ def test_cuda_kernels_are_named_where_they_ran(
 
 def test_without_them_nothing_is_renamed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "ran", {})  # other tests of this process ran some
-    for module in ("gsplat", "fused_ssim", "splatfix.kernels.knn"):
+    for module in ("gsplat", "fused_ssim", "splatfix.kernels.ssim"):
         assert engine_in_use(module, "cuda") == "cuda"

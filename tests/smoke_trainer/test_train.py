@@ -4,6 +4,7 @@ import json
 import signal
 import weakref
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from smoke_trainer.checkpoint import read_checkpoint
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.memory import largest_tensors
 from smoke_trainer.model import GROUPS
+from smoke_trainer.record import SCHEMA_VERSION
 from smoke_trainer.renderers import TorchRenderer
 from smoke_trainer.train import train
 from splatfix.explain import cause_of
@@ -58,31 +60,31 @@ def render_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]],
 
 def test_result_json_is_complete(finished):
     config, result = finished
-    document = json.loads((config.out / "result.json").read_text())
-    assert document == json.loads(json.dumps(result.document))
-    assert (result.status, result.exit_code, document["schema_version"]) == ("ok", 0, 4)
-    assert document["iterations"] == 40 and document["iterations_per_second"] > 0
-    assert document["heldout"]["psnr"] > document["initial_heldout"]["psnr"] + 1.0
-    assert document["heldout"]["views"] == 2
-    assert document["train_loss"]["last"] < document["train_loss"]["first"]
-    assert document["split"]["test"] == ["view_000.png", "view_008.png"]
-    assert not set(document["split"]["test"]) & set(document["split"]["train"])
-    counts = document["gaussians"]
-    assert counts["cloned"] + counts["split"] > 0 and document["opacity_resets"] == 0
-    assert counts["final"] == counts["initial"] + counts["cloned"] + counts["split"] - counts["pruned"]
-    assert counts["peak"] >= counts["final"]
+    record = result.record
+    assert json.loads((config.out / "result.json").read_text()) == json.loads(json.dumps(asdict(record)))
+    assert (result.status, result.exit_code, record.schema_version) == ("ok", 0, SCHEMA_VERSION)
+    assert record.iterations == 40 and record.iterations_per_second > 0
+    assert record.heldout.psnr > record.initial_heldout.psnr + 1.0
+    assert record.heldout.views == 2
+    assert record.train_loss.last < record.train_loss.first
+    assert record.split.test == ["view_000.png", "view_008.png"]
+    assert not set(record.split.test) & set(record.split.train)
+    counts = record.gaussians
+    assert counts.cloned + counts.split > 0 and record.opacity_resets == 0
+    assert counts.final == counts.initial + counts.cloned + counts.split - counts.pruned
+    assert counts.peak >= counts.final
     for name in GROUPS:
-        health = document["gradients"][name]
-        assert health["steps"] > 0 and health["zero_steps"] == 0 and health["non_finite_steps"] == 0
-        assert 0 < health["min"] <= health["median"] <= health["max"]
-    assert document["gradients"]["xyz"]["steps"] == 40 > document["gradients"]["f_rest"]["steps"]
-    assert document["updates"].keys() == set(GROUPS)
-    assert all(row["steps"] == row["moved"] > 0 for row in document["updates"].values())
-    assert document["memory"]["rss"] > 50e6 and document["memory"]["cuda"] is None
-    renderer = document["implementations"]["renderer"]
-    assert (renderer["kind"], renderer["engine"]) == (document["config"]["renderer"], "torch-cpu")
-    assert document["config"]["iterations"] == 40
-    assert document["ply"]["round_trip_difference"] <= 1e-6
+        health = record.gradients[name]
+        assert health.steps > 0 and health.zero_steps == 0 and health.non_finite_steps == 0
+        assert 0 < health.min <= health.median <= health.max
+    assert record.gradients["xyz"].steps == 40 > record.gradients["f_rest"].steps
+    assert record.updates.keys() == set(GROUPS)
+    assert all(row.steps == row.moved > 0 for row in record.updates.values())
+    assert record.memory.rss > 50e6 and record.memory.cuda is None
+    renderer = record.implementations["renderer"]
+    assert (renderer.kind, renderer.engine) == (record.config.renderer, "torch-cpu")
+    assert record.config.iterations == 40
+    assert record.ply.round_trip_difference <= 1e-6
 
 
 def test_metrics_have_one_line_per_iteration(finished):
@@ -108,8 +110,8 @@ def test_previews_show_rendering_and_photo_side_by_side(finished):
 def test_a_resumed_run_is_bit_identical(strategy, short_run):
     uninterrupted = short_run(12, out="whole", strategy=strategy, background="random")
     first = short_run(12, out="first", strategy=strategy, background="random", checkpoint_every=5)
-    assert train(uninterrupted).status == "ok"
-
+    whole = train(uninterrupted)
+    assert whole.status == "ok"
     checkpoint, kept = first.out / "checkpoint.pt", first.out / "kept.pt"
 
     def keep_that_of_5_and_stop(state):
@@ -128,10 +130,7 @@ def test_a_resumed_run_is_bit_identical(strategy, short_run):
     one, two = cloud(uninterrupted, 12), cloud(again, 12)
     for name in GROUPS:
         assert np.array_equal(one[name], two[name]), name
-    assert (
-        result.document["gaussians"]
-        == json.loads((uninterrupted.out / "result.json").read_text())["gaussians"]
-    )
+    assert result.record.gaussians == whole.record.gaussians
     assert [row["iteration"] for row in lines(again)] == list(range(6, 13))
 
 
@@ -162,9 +161,9 @@ def test_ctrl_c_in_the_last_evaluation_writes_a_checkpoint(short_run, monkeypatc
     assert f"--resume {checkpoint}" in capsys.readouterr().err
     assert read_checkpoint(checkpoint, torch.device("cpu"))["iteration"] == 9
     monkeypatch.undo()
-    document = train(short_run(9, out="again", resume=checkpoint)).document
-    assert (document["status"], document["iterations"]) == ("ok", 9)
-    assert document["iterations_per_second"] is None  # nothing was left to train
+    record = train(short_run(9, out="again", resume=checkpoint)).record
+    assert (record.status, record.iterations) == ("ok", 9)
+    assert record.iterations_per_second is None  # nothing was left to train
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def test_nan_from_the_renderer_is_a_failure(short_run, render_by, only_evaluatio
     config = short_run(6)
     result = train(config)
     assert (result.status, result.exit_code) == ("failed", 1)
-    assert message in result.document["error"]["message"]
+    assert message in result.record.error.message
     assert "NaN" not in (config.out / "result.json").read_text()
 
 
@@ -193,10 +192,10 @@ def test_a_kernel_that_raises_is_a_failure_with_traceback(short_run, render_by):
 
     render_by(breaks_later)
     result = train(short_run(30))
-    error = result.document["error"]
+    error = result.record.error
     assert (result.status, result.exit_code) == ("failed", 1)
-    assert "RuntimeError after iteration 15: CUDA error: no kernel image" in error["message"]
-    assert "breaks_later" in error["traceback"]
+    assert "RuntimeError after iteration 15: CUDA error: no kernel image" in error.message
+    assert "breaks_later" in error.traceback
 
 
 @pytest.mark.parametrize(
@@ -211,8 +210,8 @@ def test_the_cause_is_in_what_was_raised_and_not_in_our_own_words(said, cause, s
         raise ValueError(said)
 
     render_by(raises)
-    error = train(short_run(3)).document["error"]
-    named = cause_of("\n".join(str(text) for text in error.values()))
+    error = train(short_run(3)).record.error
+    named = cause_of("\n".join(str(text) for text in asdict(error).values()))
     assert (named and named.name) == cause
 
 
@@ -222,10 +221,10 @@ def test_a_renderer_without_gradients_is_seen_in_the_gradients(short_run, render
         return type(output)(output.color, output.radii, torch.zeros_like(splats.means))
 
     render_by(detached)
-    document = train(short_run(10)).document
-    assert document["gradients"]["xyz"]["zero_steps"] == 10
-    assert document["gradients"]["f_dc"]["zero_steps"] == 0
-    assert document["gaussians"]["cloned"] == document["gaussians"]["split"] == 0
+    record = train(short_run(10)).record
+    assert record.gradients["xyz"].zero_steps == 10
+    assert record.gradients["f_dc"].zero_steps == 0
+    assert record.gaussians.cloned == record.gaussians.split == 0
 
 
 def test_a_ply_that_renders_differently_is_a_failure(short_run, monkeypatch):
@@ -237,7 +236,7 @@ def test_a_ply_that_renders_differently_is_a_failure(short_run, monkeypatch):
     monkeypatch.setattr(report.ply, "write_gaussians", wrong)
     result = train(short_run(5))
     assert (result.status, result.exit_code) == ("failed", 1)
-    assert result.document["ply"]["round_trip_difference"] > 1e-3
+    assert result.record.ply.round_trip_difference > 1e-3
 
 
 @pytest.mark.parametrize("layout", ["colmap-text", "blender", "nerfstudio"])
@@ -245,7 +244,7 @@ def test_every_layout_trains(layout, short_run):
     iterations, background = (30, "random") if layout == "blender" else (15, "black")
     result = train(short_run(iterations, layout=layout, background=background))
     assert result.status == "ok"
-    assert result.document["heldout"]["psnr"] > result.document["initial_heldout"]["psnr"]
+    assert result.record.heldout.psnr > result.record.initial_heldout.psnr
 
 
 def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(prepared, render_by):
@@ -268,12 +267,12 @@ def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(prepared, render
 def test_the_largest_tensors_are_listed_on_request(short_run, finished, monkeypatch):
     # All of them: what other tests of this process hold may be larger than the fifteen that are listed.
     monkeypatch.setattr("smoke_trainer.report.largest_tensors", partial(largest_tensors, top=10**6))
-    census = train(short_run(3, largest_tensors=True)).document["largest_tensors"]
+    census = train(short_run(3, largest_tensors=True)).record.largest_tensors
     sizes = [row["bytes"] for row in census]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > 0
     named = {row["name"]: row["bytes"] for row in census if row["name"]}
     assert named["Adam's exp_avg_sq of f_rest"] == named["parameter f_rest"] > 0
-    assert finished[1].document["largest_tensors"] is None
+    assert finished[1].record.largest_tensors is None
 
 
 def test_a_large_preview_has_a_thumbnail(tmp_path: Path) -> None:

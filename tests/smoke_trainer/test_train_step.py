@@ -11,9 +11,10 @@ from smoke_trainer import report
 from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.metrics import Loss
 from smoke_trainer.model import xyz_lr_at
+from smoke_trainer.record import GroupUpdates
 from smoke_trainer.renderers import TorchRenderer
 from smoke_trainer.train import evaluate, train_step
-from smoke_trainer.updates import UpdateCheck, UpdateReport
+from smoke_trainer.updates import UpdateCheck
 from splatfix.kernels import knn, knn_libraries
 
 
@@ -83,7 +84,7 @@ def test_the_report_names_the_knn_engine(installed, prepared, monkeypatch):
     honest = knn_libraries.engine_module
     for module in (knn, knn_libraries):
         monkeypatch.setattr(module, "engine_module", lambda name: honest(name) if name in installed else None)
-    engine = report.implementations(prepared())["knn"]["engine"]
+    engine = prepared().knn.implementation().engine
     assert engine == (installed[0] if installed else "torch-cpu")
 
 
@@ -94,8 +95,8 @@ def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
         run.monitor.timer.start()
         run.monitor.record(iteration, Loss(one, one, one, one), {}, count, DensifyEvent())
     run.seconds.update(iterations=2.0, train=1.0)
-    counts = report.write_result(run, "ok", evaluate(run), evaluate(run)).document["gaussians"]
-    assert counts["peak"] == 7000 > counts["final"]
+    counts = report.write_result(run, "ok", evaluate(run), evaluate(run)).record.gaussians
+    assert counts.peak == 7000 > counts.final
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ class SparseGaussianAdam(torch.optim.Adam):
                 parameter[rows] -= group["lr"] * parameter.grad[rows].sign()
 
 
-def followed(make: Callable[[Any], Any], spoil: Callable[[Any, Any], None] = lambda *_: None) -> UpdateReport:
+def followed(make: Callable[[Any], Any], spoil: Callable[[Any, Any], None] = lambda *_: None) -> GroupUpdates:
     """Ten steps of an optimizer on random gradients, of which a third of the rows has none; ``spoil`` acts after each."""
     generator = torch.Generator().manual_seed(1)
     parameter = torch.randn(ROWS, 4, generator=generator).requires_grad_(True)
@@ -153,7 +154,7 @@ def followed(make: Callable[[Any], Any], spoil: Callable[[Any, Any], None] = lam
 
 @pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, SparseGaussianAdam])
 def test_a_group_that_moves(make: Callable[[Any], Any]) -> None:
-    assert followed(make) == UpdateReport(10, 10)
+    assert followed(make) == GroupUpdates(10, 10)
 
 
 def test_weight_decay_alone_moves_nothing_that_has_a_gradient() -> None:
@@ -163,7 +164,7 @@ def test_weight_decay_alone_moves_nothing_that_has_a_gradient() -> None:
         pulled = parameter.grad != 0
         parameter[pulled] = before[pulled]
 
-    assert followed(lambda groups: torch.optim.AdamW(groups, weight_decay=0.1), spoil) == UpdateReport(10, 0)
+    assert followed(lambda groups: torch.optim.AdamW(groups, weight_decay=0.1), spoil) == GroupUpdates(10, 0)
 
 
 def test_a_group_without_a_gradient_is_not_looked_at() -> None:
@@ -175,4 +176,4 @@ def test_a_group_without_a_gradient_is_not_looked_at() -> None:
     parameter.grad = torch.zeros(2, 1)
     check.before("opacity", parameter)
     check.after()
-    assert check.summary() == {"opacity": UpdateReport(0, 0)}
+    assert check.summary() == {"opacity": GroupUpdates(0, 0)}

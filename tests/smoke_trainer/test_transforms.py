@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from PIL import Image
 
 from smoke_trainer.data.camera import Distortion
 from smoke_trainer.data.load import load_scene
-from smoke_trainer.data.transforms import read_nerfstudio
+from smoke_trainer.data.transforms import read_transforms
 from smoke_trainer.errors import SceneError
 from smoke_trainer.train import prepare, train
 from tests.smoke_trainer.tiny import FUZZ, LENS, TINY
@@ -26,24 +27,23 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object], name: str = "
 
 
 def test_distortion_and_intrinsics_are_read(scene_folder):
-    image = read_nerfstudio(scene_folder("nerfstudio")).images[0]
-    assert image.camera == TINY
-    assert image.distortion == LENS
+    image = read_transforms(scene_folder("nerfstudio"), "nerfstudio").images[0]
+    assert image.camera == replace(TINY, lens=LENS)
 
 
 def test_a_frame_may_state_its_own_camera(scene_folder):
     folder = scene_folder("nerfstudio")
     edit(folder, lambda d: d["frames"][3].update(fl_x=99.0, k1=0.1, k2=0.02, k3=0.003, p1=0.004, p2=0.005))
     edit(folder, lambda d: d["frames"][5].update(k1=0.0, k2=0.0, p1=0.0, p2=0.0))
-    images = read_nerfstudio(folder).images
+    images = read_transforms(folder, "nerfstudio").images
     assert images[3].camera.fx == 99.0 != images[4].camera.fx
-    assert images[3].distortion == Distortion(0.1, 0.02, 0.004, 0.005, 0.003) != images[4].distortion
-    assert images[5].distortion.is_zero
+    assert images[3].camera.lens == Distortion(0.1, 0.02, 0.004, 0.005, 0.003) != images[4].camera.lens
+    assert images[5].camera.lens.is_zero
 
 
 def test_scaled_axes_of_a_pose_are_brought_back_to_length_one(scene_folder):
     folder = scene_folder("nerfstudio")
-    expected = [image.world_to_camera for image in read_nerfstudio(folder).images]
+    expected = [image.world_to_camera for image in read_transforms(folder, "nerfstudio").images]
 
     def scale(document):
         for frame in document["frames"]:
@@ -51,7 +51,7 @@ def test_scaled_axes_of_a_pose_are_brought_back_to_length_one(scene_folder):
                 row[:3] = [2.5 * value for value in row[:3]]
 
     edit(folder, scale)
-    for image, pose in zip(read_nerfstudio(folder).images, expected, strict=True):
+    for image, pose in zip(read_transforms(folder, "nerfstudio").images, expected, strict=True):
         assert image.world_to_camera == pytest.approx(pose, abs=1e-9)
 
 
@@ -93,10 +93,10 @@ def test_views_of_one_name_keep_their_own_camera(scene_folder, short_run):
     for view in (*run.scene.train, *run.scene.test):
         moved = run.camera(view).world_to_view[3, :3].tolist()
         assert moved == pytest.approx(view.world_to_camera[:3, 3].tolist(), abs=1e-5)
-    document = train(config).document
-    assert document["status"] == "ok", document
-    assert len(document["split"]["train"]) == 8 and len(document["split"]["test"]) == 2
-    assert not set(document["split"]["train"]) & set(document["split"]["test"])
+    record = train(config).record
+    assert record.status == "ok", record
+    assert len(record.split.train) == 8 and len(record.split.test) == 2
+    assert not set(record.split.train) & set(record.split.test)
     previews = sorted(path.name for path in (config.out / "renders").iterdir())
     assert previews == ["000006_test_r_0.png", "000006_test_r_1.png"]
 
@@ -118,7 +118,7 @@ def test_a_transforms_file_may_state_whole_paths(scene_folder, tmp_path):
 def test_blender_without_its_test_file_is_an_error(scene_folder):
     folder = scene_folder("blender")
     (folder / "transforms_test.json").unlink()
-    with pytest.raises(SceneError, match=r"transforms_test\.json is missing"):
+    with pytest.raises(SceneError, match=r"transforms_test\.json cannot be read"):
         load_scene(str(folder))
 
 
@@ -144,7 +144,7 @@ def test_each_kind_of_damage_has_its_sentence(change, words, scene_folder):
     folder = scene_folder("nerfstudio")
     edit(folder, change)
     with pytest.raises(SceneError, match=words):
-        read_nerfstudio(folder)
+        read_transforms(folder, "nerfstudio")
 
 
 VALUES = st.recursive(

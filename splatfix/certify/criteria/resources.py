@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from msgspec.structs import replace
-
-from splatfix.certify.criteria.criterion import criterion, unless_short
-from splatfix.certify.model import Criterion, Outcome
-from splatfix.certify.record import TrainingRecord
-from splatfix.core.words import few
+from smoke_trainer.record import HostPeaks, TrainingRecord
+from splatfix.certify.criteria.criterion import Measure, Measures, Training, criterion
 
 MAX_EVALUATION = 1.1
 """Evaluation may hold this many times the memory of training: it needs no gradients."""
@@ -23,109 +19,151 @@ MAX_USED = 0.97
 """Of all memory. Above it training was 20 times slower, because the driver moves memory to the host and back."""
 MIN_TIMED = 0.9
 """Of the training time that the phases must account for."""
-MAX_LOST = 0.1
-"""Of the time, in iterations that took 2.5 times as long as those around them."""
-LEAST_LOST = 0.5
-"""Seconds. A quick run on a fast GPU is over in half a second: a single stall of the system is a tenth of it."""
-MAX_DRIFT = 1.5
-"""Iterations of one number of Gaussians may become this many times slower."""
-IDLE = 0.1
-"""Of a core that other programs take in a run on an idle CPU: one core's work during as much of a run as it takes to fail
-``throughput-steady``, a tenth. Processor time grows with theirs: beside a compiler on two cores it was 1.9 times as much."""
-BUSY_GPU = 0.1
-"""Share of a GPU's time that others take: their kernels come between ours, so that each may lose as much."""
 
 
-def evaluation_memory(record: TrainingRecord) -> Criterion:
-    """Evaluation holds no more memory than training: allocated on the GPU, or resident beyond what the process began with."""
-    host, cuda = record.memory.host, record.memory.cuda
-    train, evaluation = host.train, host.eval
+@criterion(
+    "evaluation-memory",
+    title="Evaluation needs no more memory than training",
+    required=f"evaluation at most {MAX_EVALUATION:g} times training, or what an allocator keeps more",
+    why="Evaluation keeps what only training needs, as it does where gradients are recorded: it runs out of memory first.",
+    source="field report: mip-splatting on a 16 GB card, whose evaluation ran with autograd on",
+    advice="Evaluate under torch.no_grad(), one view after the other, and keep numbers instead of tensors.",
+)
+def evaluation_memory(training: Training) -> Measures:
+    """Compare the memory of evaluation and training: allocated on the GPU, or resident beyond what the process began with."""
+    memory = training.record.memory
+    host, cuda = memory.host or HostPeaks(), memory.cuda
+    allocator, held = _allocator_slack(training.record), "allocated on the GPU"
     if cuda:
         train, evaluation = cuda.train.allocated, cuda.eval.allocated
-    elif host.start is None or train is None or evaluation is None:
+    elif training.stack or host.start is None or host.train is None or host.eval is None:
         train = evaluation = None
     else:
-        train, evaluation = train - host.start, evaluation - host.start
-    allocator = _allocator_slack(record)
-    met = _if_known(record, "memory")
-    measured = "this system does not tell the peaks of training and evaluation apart"
-    if train is not None and evaluation is not None:
-        met = evaluation <= MAX_EVALUATION * train or evaluation - train < allocator
-        measured = f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, "
-        measured += "allocated on the GPU" if cuda else "resident beyond Python and torch"
-    return criterion("evaluation-memory", met, measured, most=MAX_EVALUATION, allocator=_mib(allocator))
-
-
-def memory_growth(record: TrainingRecord) -> Criterion:
-    """Memory does not grow but by what the model grows."""
-    growth, memory = record.memory.growth, record.memory
-    rate, peak = growth.per_1000, memory.rss
-    if memory.cuda:
-        peak = memory.cuda.train.allocated
-    allocator = _allocator_slack(record)
-    start, end = growth.start or 0, growth.end or 0
-    met = _if_known(record, "memory")
-    measured = "the run was too short, or memory cannot be read here"
-    if rate is not None:
-        between = f"iterations {start} to {end}"
-        measured = f"{_mib(rate)} per 1,000 iterations beyond the model ({between}), peak {_mib(peak or 0)}"
-        if peak is not None:
-            met = rate < MAX_GROWTH * peak or rate * (end - start) / 1000 < allocator
-    return criterion("memory-growth", met, measured, most=MAX_GROWTH, allocator=_mib(allocator))
-
-
-def memory_utilisation(record: TrainingRecord) -> Criterion:
-    """Memory is not all but full."""
-    memory, kind = record.memory, ""
-    share: float | None = None
-    met, measured = _if_known(record, "memory"), "not known on this system"
-    if memory.cuda and record.machine.gpu_integrated:
-        measured = (
-            "not judged: this GPU shares the machine's memory, and what files are cached in counts as used"
+        train, evaluation, held = (
+            host.train - host.start,
+            host.eval - host.start,
+            "resident beyond Python and torch",
         )
-    elif memory.cuda:
-        share, kind = memory.cuda.used_share, "of the GPU's memory in use, by all programs"
-    elif memory.rss is not None and memory.limit:
+    if train is None or evaluation is None:
+        return Measure(None, "the peaks of training and evaluation are not told apart here")
+    return Measure(
+        evaluation <= MAX_EVALUATION * train or evaluation - train < allocator,
+        f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, {held}",
+        required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(allocator)} more",
+    )
+
+
+@criterion(
+    "memory-growth",
+    title="Memory does not creep up",
+    required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or what an allocator keeps in all",
+    why="Memory creeps up without the model growing: something is kept from every iteration, and a long run will end early.",
+    source="field report: VRAM of mip-splatting, SuGaR and MeshSplatting on 16 GB: creep; "
+    "WangFeng18/3d-gaussian-splatting#5: SSIM kept it",
+    advice="Look for what is kept from every iteration, such as a list of losses that were not detached; splatfix monitor "
+    "records the memory of any trainer.",
+)
+def memory_growth(training: Training) -> Measures:
+    """Take by how much memory grows beyond the model."""
+    memory, allocator = training.record.memory, _allocator_slack(training.record)
+    growth = memory.growth
+    if growth is None:
+        return Measure(
+            None, "too few iterations ran with one number of Gaussians, or memory cannot be read here"
+        )
+    peak = memory.cuda.train.allocated if memory.cuda else memory.rss
+    between = f"iterations {growth.start} to {growth.end}"
+    grown = growth.per_1000 * (growth.end - growth.start) / 1000
+    return Measure(
+        growth.per_1000 < MAX_GROWTH * (peak or 0) or grown < allocator,
+        f"{_mib(growth.per_1000)} per 1,000 iterations beyond the model ({between}), peak {_mib(peak or 0)}",
+        required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or {_mib(allocator)} in all",
+    )
+
+
+@criterion(
+    "memory-utilisation",
+    title="Memory is not full",
+    required=f"below {MAX_USED:.0%}",
+    why="Memory is all but full: the system moves it to and fro, and every iteration takes many times as long.",
+    source="field report: VRAM of mip-splatting, SuGaR and MeshSplatting on 16 GB; Linketic/CityGaussian#131: a hundredth of the "
+    "speed",
+    advice="End other programs that hold memory, train at a smaller --resolution, or with fewer Gaussians; splatfix vram names "
+    "what else saves memory.",
+)
+def memory_utilisation(training: Training) -> Measures:
+    """Take the share of memory in use: of the GPU by all programs, or of what this process may use."""
+    record = training.record
+    memory, cuda = record.memory, record.memory.cuda
+    if cuda is None:
+        if training.stack:
+            return None
+        if memory.rss is None or not memory.limit:
+            return Measure(None, "not known on this system")
         share = memory.rss / memory.limit
         kind = f"of the {memory.limit / 2**30:.1f} GiB that this process may use"
-    if share is not None:
-        met, measured = share < MAX_USED, f"{share:.1%} {kind}"
-    return criterion("memory-utilisation", met, measured, most=MAX_USED)
+        return Measure(share < MAX_USED, f"{share:.1%} {kind}")
+    if record.machine.gpu_integrated:
+        shared = "this GPU shares the machine's memory, and what files are cached in counts as used"
+        return Measure(None, f"not judged: {shared}")
+    if cuda.used_share is None:
+        return Measure(None, "not known on this system")
+    return Measure(
+        cuda.used_share < MAX_USED, f"{cuda.used_share:.1%} of the GPU's memory in use, by all programs"
+    )
 
 
-def memory_spill(record: TrainingRecord) -> Iterator[Criterion]:
-    """Nothing was moved to host memory, which Windows' driver does, also under WSL2, where others refuse; of others nothing is
-    said."""
-    cuda = record.memory.cuda
+@criterion(
+    "memory-spill",
+    title="Nothing spills to host memory",
+    required="nothing of the GPU's memory in host memory",
+    why="The GPU is full, and Windows' driver goes on in host memory, which is some 20 times slower.",
+    source="field report: mip-splatting under WSL2, where what the driver moves shows as shared GPU memory",
+    advice="End other programs that use the GPU, and make the training fit: splatfix vram names the settings. Windows refuses "
+    "instead of spilling with 'CUDA - Sysmem Fallback Policy: Prefer No Sysmem Fallback' in the NVIDIA Control Panel.",
+)
+def memory_spill(training: Training) -> Measures:
+    """Take what Windows' driver, also under WSL2, moved to host memory, where others refuse; of others nothing is said."""
+    cuda, total = training.record.memory.cuda, training.record.machine.gpu_memory
     if cuda is None:
-        return
-    spilled = cuda.spill
-    total, reserved = record.machine.gpu_memory, cuda.train.reserved
+        return None
+    spilled, reserved = cuda.spill, cuda.train.reserved
     if total and reserved and reserved > total:
         spilled = max(spilled or 0, reserved - total)
-    if spilled is not None:
-        yield criterion("memory-spill", spilled == 0, f"at least {_mib(spilled)}")
+    if spilled is None:
+        return None
+    return Measure(spilled == 0, f"at least {_mib(spilled)}")
 
 
-def time_by_phase(record: TrainingRecord) -> Criterion:
-    """The phases of an iteration account for the time of the training."""
-    phases = {name: seconds or 0.0 for name, seconds in record.phases.items()}
-    total, timed = record.seconds.get("train") or 0.0, sum(phases.values())
+@criterion(
+    "time-by-phase",
+    title="Phases account for the time",
+    required=f"forward and backward timed, all phases together at least {MIN_TIMED:.0%} of the training",
+    why="Time goes where no phase is: a speed-up of one phase could not be told from the whole.",
+    source="field report: a trainer whose forward pass became 88 times faster, and its backward pass no faster",
+    advice="Look for work between the phases: saving, logging, waiting for the GPU.",
+    # beside other programs a few steps lose more than that between them
+    learning=True,
+)
+def time_by_phase(training: Training) -> Measures:
+    """Take the share of the training that its phases account for."""
+    phases, total = training.record.phases, training.record.seconds.get("train") or 0.0
+    timed = sum(phases.values())
     measured = "not recorded"
     if timed and total:
         shares = sorted(((seconds / timed, name) for name, seconds in phases.items()), reverse=True)
         listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
         measured = f"{listed}; {bound_by(phases)}; {timed:.1f} of {total:.1f} s timed"
     both = phases.get("forward", 0.0) > 0 and phases.get("backward", 0.0) > 0
-    item = criterion(
-        "time-by-phase", total > 0 and both and timed >= MIN_TIMED * total, measured, least=MIN_TIMED
-    )
-    # beside other programs a few steps lose more than that between them
-    return unless_short(item, record, measured=both)
+    met = total > 0 and both and timed >= MIN_TIMED * total
+    if training.stack and not met:
+        # a trainer that draws by functions that are not watched is no fault of it
+        return Measure(None, "its phases could not be told apart")
+    return Measure(met, measured, missing=not both)
 
 
 def bound_by(phases: Mapping[str, float]) -> str:
-    """Which phase takes most, and how much all would gain if it took no time (Amdahl's law): where others bound the gain."""
+    """Return which phase takes most, and how much all would gain if it took no time, which the others bound (Amdahl's law)."""
     slowest = max(phases, key=lambda name: phases[name])
     others = sum(phases.values()) - phases[slowest]
     if others <= 0:
@@ -135,58 +173,10 @@ def bound_by(phases: Mapping[str, float]) -> str:
     )
 
 
-def throughput_steady(record: TrainingRecord) -> Criterion:
-    """Iterations do not become slower without more to do; on a CPU or GPU that others used it is not judged."""
-    lost, drift = record.steadiness.lost, record.steadiness.drift
-    measured = "the run was too short"
-    met = _if_known(record, "steadiness")
-    if lost is not None:
-        seconds = lost * ((record.seconds.get("train") or 0.0) - (record.seconds.get("warm_up") or 0.0))
-        stalled = lost > MAX_LOST and seconds > LEAST_LOST
-        met = not stalled and (drift is None or drift <= MAX_DRIFT)
-        measured = f"{lost:.1%} of the time, {seconds:.1f} s, lost in slow iterations"
-        if record.steadiness.slow:
-            measured += f", slow: {few([str(number) for number in record.steadiness.slow])}"
-        if drift is not None:
-            measured += f"; {drift:.2f} times as slow at the end as after the last densification"
-    item = criterion(
-        "throughput-steady", met, measured, lost=MAX_LOST, seconds=LEAST_LOST, drift=MAX_DRIFT, idle=IDLE
-    )
-    load = _load_of_others(record)
-    if item.outcome is not Outcome.FAILED or lost is None or not load:
-        return item
-    return replace(
-        item,
-        outcome=Outcome.NOT_MEASURED,
-        measured=f"{measured}; not judged: {load}",
-        why="",
-        advice="Certify again while nothing else runs on this machine: then it is judged.",
-    )
-
-
-def _load_of_others(record: TrainingRecord) -> str:
-    """What other programs took of the device; "" where it was too little to slow a training down."""
-    steadiness = record.steadiness
-    if record.config.device != "cpu":
-        if (steadiness.gpu_busy or 0.0) < BUSY_GPU:
-            return ""
-        return f"other programs kept the GPU {steadiness.gpu_busy:.0%} busy just before or after"
-    if steadiness.others is None:
-        return "how busy it was is not known meanwhile"
-    if steadiness.others < IDLE:
-        return ""
-    return f"other programs kept {steadiness.others:.1f} of its cores busy meanwhile"
-
-
-def _if_known(record: TrainingRecord, part: str) -> bool | None:
-    """A measurement that the system does not give leaves the criterion unmeasured; one that is left out fails it."""
-    return None if record.has(part) else False
-
-
 def _mib(size: float) -> str:
     return f"{size / 2**20:,.0f} MiB"
 
 
 def _allocator_slack(record: TrainingRecord) -> int:
-    """Bytes by which memory may differ because of its allocator alone."""
+    """Return the bytes by which memory may differ because of its allocator alone."""
     return LEAST_GPU_GROWTH if record.memory.cuda else LEAST_GROWTH

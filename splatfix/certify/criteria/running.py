@@ -1,118 +1,181 @@
-"""What ran, and to which end: the smoke trainer's length, its renderer, the code of every part, the file it saved."""
+"""What ran, and to which end: its length, its renderer, no error of CUDA."""
 
 from __future__ import annotations
 
 import re
 
-from msgspec.structs import replace
+from smoke_trainer.record import Implementation, TrainerError
+from splatfix.certify.criteria.criterion import SMOKE, STACK, Measure, Measures, Training, criterion
+from splatfix.core.runner import Completed
+from splatfix.core.words import counted
 
-from splatfix.certify.criteria.criterion import criterion
-from splatfix.certify.loaded_files import LoadedCode
-from splatfix.certify.model import Criterion
-from splatfix.certify.record import Implementation, TrainingRecord
-from splatfix.core.step import Command
-from splatfix.core.words import counted, few
-
-CODE_AS_INSTALLED = "code-as-installed"
-_PARTS = ("renderer", "ssim", "knn", "optimizer")
 _CUDA_ERROR = re.compile(
     r"CUDA (?:runtime |driver )?error|no kernel image is available|illegal memory access|device-side assert triggered"
     r"|misaligned address|unspecified launch failure|\bcudaError[A-Z]\w+|CUDA_ERROR_[A-Z_]+",
     re.IGNORECASE,
 )
 _LONGEST_LINE = 300
+_SIGNALS = {
+    9: "No program ends itself this way: where memory runs out the kernel ends the one that holds most "
+    "(dmesg and journalctl -k say so), otherwise a person or a batch system did.",
+    11: "Compiled code read or wrote memory that is not its own: an extension that does not fit this torch or driver.",
+    6: "Compiled code gave up; what it said is in the trainer's log.",
+    4: "Compiled code has instructions that this processor lacks.",
+}
+"""What a signal that ended a trainer means, by its number (signal(7))."""
+OTHER_PACKAGES = (
+    "Run splatfix diagnose: it names packages that are not what their name says, and which one is imported."
+)
 
 
-def finished(record: TrainingRecord, iterations: int | None) -> Criterion:
-    """As many iterations as were asked for; None: as many as the preset has."""
-    done, expected = record.iterations, iterations
-    if expected is None:
-        expected = record.config.iterations
-    return criterion(
-        "training-finishes",
-        # "failed" after all iterations: the saved point cloud differs, which is a criterion of its own
-        done is not None and done == expected and record.status in ("ok", "failed"),
-        f"{counted(done or 0, 'iteration')}, {record.status}",
-        expected=counted(expected or 0, "iteration"),
-    )
+@criterion(
+    "scene-readable",
+    title="The scene can be read",
+    required="a readable scene",
+    why="",
+    source="the trainer's own readers",
+    of=(SMOKE,),
+    without_result=True,
+)
+def scene_readable(training: Training) -> Measures:
+    """Leave a scene of the user's that cannot be read unjudged; that a bundled one cannot is a failed training."""
+    if not is_unreadable(training):
+        return None
+    advice = "Run splatfix scenes check on the scene's folder: it names what the scene lacks."
+    return Measure(None, sentences(training.record.error), advice=advice)
 
 
-def renderer_as_asked(record: TrainingRecord, renderer: str) -> Criterion:
-    """The renderer that ran is the one that was asked for."""
-    ran = record.implementations.get("renderer", Implementation())
-    return criterion("renderer-as-asked", ran.kind == renderer, f"{ran.kind} ({ran.name})", renderer=renderer)
+@criterion(
+    "training-finishes",
+    title="Training finishes",
+    required="a finished training with a result.json",
+    why="The trainer stopped early.",
+    source="what was asked for; graphdeco-inria/gaussian-splatting#99: kNN's first kernel ended it",
+    advice="Read the end of the scene's trainer.log, and run splatfix diagnose. Where memory ran out, train at a smaller "
+    "--resolution.",
+    of=(SMOKE,),
+    without_result=True,
+)
+def finished(training: Training) -> Measures:
+    """Count the iterations; of a trainer that left no result say what ended it, how far it had come, and what it said last."""
+    record = training.record
+    if record.error is not None:
+        return None if is_unreadable(training) else Measure(False, sentences(record.error))
+    if record.iterations is None:
+        return _ended_early(training.done, training.latest)
+    expected = training.iterations or record.config.iterations or 0
+    # "failed" after all iterations: the saved point cloud differs, which is a criterion of its own
+    met = record.iterations == expected and record.status in ("ok", "failed")
+    measured = f"{counted(record.iterations, 'iteration')}, {record.status}"
+    return Measure(met, measured, required=counted(expected, "iteration"))
 
 
-def implementations_identified(record: TrainingRecord) -> Criterion:
-    """The code of each part is what its name says, known by its digest, and was called."""
-    iterations = record.iterations or 0
-    problems, digests = [], []
-    for part in _PARTS:
-        ran = record.implementations.get(part, Implementation())
-        digests.append(f"{part} {ran.file} {str(ran.sha256)[:12]}")
-        # neighbors are looked for once, at the start
-        least = 1 if part == "knn" else iterations
-        problem = _problem(ran, least)
-        if problem:
-            problems.append(f"{part}: {problem}")
-    return criterion(
-        "implementations-identified", iterations > 0 and not problems, "; ".join(problems or digests)
-    )
+def _ended_early(done: Completed, latest: str) -> Measure:
+    after = f" after {latest}" if latest else " before its first iteration"
+    signal = -(done.returncode or 0)
+    lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
+    errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
+    if done.error:
+        return Measure(False, f"The trainer failed{after}: {done.error}.")
+    if signal > 0:
+        return Measure(False, f"The trainer was {done.why()}{after}.", why=_SIGNALS.get(signal, ""))
+    if errors:
+        return Measure(False, errors[-1].partition(": ")[2].strip())
+    if lines:
+        return Measure(False, lines[-1].strip())
+    return Measure(False, done.why() or "The trainer wrote no result.")
 
 
-def _problem(ran: Implementation, least_calls: int) -> str:
-    name, module = str(ran.name), str(ran.module)
-    package = name.removesuffix("._C")  # a drop-in's function may come from a file beside it
-    if not module.startswith(package.lower()) and not package.startswith(module):
-        return f"{name} was named, and {module} ran"
-    if not re.fullmatch("[0-9a-f]{64}", str(ran.sha256)):
-        return f"the file of {name} is not known"
-    calls = ran.calls if isinstance(ran.calls, int) else 0
-    if calls < least_calls:
-        return f"{name} had {counted(calls, 'call')}"
-    return ""
+def is_unreadable(training: Training) -> bool:
+    """Return whether the loader refused a scene of the user's; a bundled one that cannot be read is splatfix's failure."""
+    error = training.record.error
+    return training.own_scene and error is not None and error.code == "unreadable-scene"
 
 
-def ply_round_trip(record: TrainingRecord) -> Criterion:
-    """Judge whether the saved point cloud, read back, renders as what was trained."""
-    difference, tolerance = record.ply.round_trip_difference, record.ply.tolerance
-    measured = "not measured" if difference is None else f"largest difference {difference:.2g}"
-    met = difference is not None and tolerance is not None and difference <= tolerance
-    return criterion("ply-round-trip", met, measured, tolerance=tolerance)
+def sentences(error: TrainerError | None) -> str:
+    """Return the trainer's error for a report: what happened, what it means, what to do."""
+    if error is None:
+        return ""
+    return " ".join(sentence(text) for text in (error.message, error.note, error.hint)).strip()
 
 
-def no_cuda_error(output: str, device: str) -> tuple[Criterion, ...]:
-    """That CUDA reported no error, by all that the trainer and the libraries below it printed; nothing where it did not run."""
-    line = next((line.strip() for line in output.splitlines() if _CUDA_ERROR.search(line)), "")
-    if device == "cpu" and not line:
-        return ()
-    item = criterion("no-cuda-error", not line, line[:_LONGEST_LINE] or "none was printed")
-    return (item,)
+def sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop; "" stays empty."""
+    text = text.strip().rstrip(".")
+    return text and f"{text[0].upper()}{text[1:]}."
 
 
-def as_installed(code: LoadedCode | None, python: str = "python") -> tuple[Criterion, ...]:
-    """Fail for each file that ran and differs from what its wheel installed, and name what has no digest to compare with.
-
-    There is no criterion where nothing was loaded yet. ``python`` is the interpreter for the commands that mend it.
-    """
-    if code is None:
-        return ()
-    texts = [item.text for item in code.differences]
-    if not texts and code.compared:
-        texts.append(
-            f"{counted(code.compared, 'file')} of {few(code.distributions)} are as they were installed"
+@criterion(
+    "training-finishes",
+    title="Training finishes",
+    required="all iterations that were asked for, exit code 0",
+    why="The trainer stopped early.",
+    source="what was asked for",
+    of=(STACK,),
+    without_result=True,
+)
+def stack_finished(training: Training) -> Measures:
+    """Count the backward passes of a stack's own trainer, and say how its process ended."""
+    record, done = training.record, training.done
+    passes, expected = record.iterations or 0, record.config.iterations or 0
+    required = f"{counted(expected, 'iteration')}, exit code 0"
+    if done.ok:
+        why = "The trainer ended well, and trained less than it was asked to."
+        return Measure(
+            passes >= expected, f"{counted(passes, 'iteration')}, exit code 0", required=required, why=why
         )
-    if code.unknown:
-        texts.append(f"not known: {few(code.unknown, 3)}")
-    met: bool | None = not code.differences
-    if met and not code.compared:
-        met = None
-    item = criterion(CODE_AS_INSTALLED, met, few(texts, between="; "))
-    names = dict.fromkeys(item.distribution for item in code.differences if item.distribution)
-    repairs = [Command(("splatfix", "install", "--repair", name, "--python", python)) for name in names]
-    advice = [command.shell(windows=False) for command in repairs]
-    if any(not item.distribution for item in code.differences):
-        advice.append(
-            "look into the named files, and remove what is not wanted (a .pth file or sitecustomize loads them)"
-        )
-    return (replace(item, advice="; ".join(advice)),)
+    how = "killed" if done.returncode is None else f"exit code {done.returncode}"
+    ending = end_of(record.error, done)
+    return Measure(False, f"{counted(passes, 'iteration')}, {how}: {ending}", required=required)
+
+
+def end_of(error: TrainerError | None, done: Completed) -> str:
+    """Return why a script ended, in its own words: the exception with its place in the checkout, else its last line of output."""
+    if error is not None:
+        ending = str(error.type)
+        if error.message.strip():
+            ending += f": {error.message.strip().splitlines()[0]}"
+        if error.place:
+            ending += f" ({error.place}, in {error.function})"
+        return ending
+    if done.error:
+        return done.error
+    # progress bars end their lines with a carriage return
+    output = re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}")
+    lines = list(filter(None, map(str.strip, output)))
+    for line in reversed(lines):
+        if re.search(r"\berror\b", line, re.IGNORECASE):
+            return line
+    return lines[-1] if lines else done.why()
+
+
+@criterion(
+    "renderer-as-asked",
+    title="The renderer is the one asked for",
+    required="the renderer that was asked for",
+    why="A different renderer ran than the one requested.",
+    source="what was asked for; graphdeco-inria/gaussian-splatting#1163: another branch of the rasterizer ran, and all was black",
+    advice=OTHER_PACKAGES,
+    of=(SMOKE,),
+)
+def renderer_as_asked(training: Training) -> Measures:
+    """Compare the renderer that ran with the one that was asked for."""
+    ran = training.record.implementations.get("renderer", Implementation())
+    return Measure(ran.kind == training.renderer, f"{ran.kind} ({ran.name})", required=training.renderer)
+
+
+@criterion(
+    "no-cuda-error",
+    title="No CUDA error",
+    required="no CUDA error in the trainer's output",
+    why="A kernel did not run, or wrote where it must not: what was computed after it cannot be trusted.",
+    source="reports of no kernel image on RTX 50 cards, and of illegal addresses that a later call reported",
+    advice="Run splatfix diagnose: it names the binaries without code for this GPU; splatfix install rebuilds them.",
+    without_result=True,
+)
+def no_cuda_error(training: Training) -> Measures:
+    """Look for CUDA's errors in all that the trainer and the libraries below it printed; of a CPU nothing is said without one."""
+    line = next((line.strip() for line in training.output.splitlines() if _CUDA_ERROR.search(line)), "")
+    if training.device == "cpu" and (not line or training.stack):
+        return None
+    return Measure(not line, line[:_LONGEST_LINE] or "none was printed")

@@ -323,7 +323,7 @@ class _Training:
         if self.updates is not None and row["steps"] in FOLLOWED:
             self.updates.after()
             summary = self.updates.summary()
-            self.record.state["updates"] = {name: report._asdict() for name, report in summary.items()}
+            self.record.state["updates"] = {name: vars(counts) for name, counts in summary.items()}
 
     def after(self, root: Any) -> None:
         """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""

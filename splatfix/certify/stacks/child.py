@@ -77,8 +77,8 @@ def stage_observer(folder: Path) -> None:
     for parent in (package, package.parent):
         (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
     shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
-    trainer = make_folder(folder / "smoke_trainer")  # of which the observer needs one file
-    for name in ("__init__.py", "updates.py"):
+    trainer = make_folder(folder / "smoke_trainer")  # of which the observer needs two files
+    for name in ("__init__.py", "record.py", "updates.py"):
         shutil.copyfile(SMOKE_TRAINER / name, trainer / name)
 
 

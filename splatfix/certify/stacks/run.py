@@ -5,7 +5,7 @@ On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on t
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from splatfix.certify.certificate import Measured
-from splatfix.certify.criteria.running import no_cuda_error
+from splatfix.certify.criteria import judge
+from splatfix.certify.criteria.criterion import StackRun, Training
 from splatfix.certify.criteria.stack import METRICS as OF_METRICS
-from splatfix.certify.criteria.stack import RENDERING, judge_stack
+from splatfix.certify.criteria.stack import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
-from splatfix.certify.model import Mend, SceneRun
+from splatfix.certify.model import Certificate, Mend, SceneRun
 from splatfix.certify.phase_costs import SERIES, growth_of
-from splatfix.certify.record import TrainingRecord
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import child_variables, stage
+from splatfix.certify.smoke_training import record_of
+from splatfix.certify.stacks.certificate import stack_certificate
 from splatfix.certify.stacks.child import copy_scene, stage_inside, training_arguments
 from splatfix.certify.stacks.observed import read_observed, result_of
 from splatfix.certify.stacks.progress import following
@@ -30,11 +32,12 @@ from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.certify.stacks.subject import METRICS, RENDER, StackSubject, Started
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
+from splatfix.core.proof import Rung
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import say
 from splatfix.core.words import few
 from splatfix.facts.checkout import read_arguments
-from splatfix.model import Facts
+from splatfix.model import Facts, Finding
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 
@@ -50,7 +53,7 @@ class StackTrainer:
     """A stack's own trainer on its scene, with what it needs in a temporary folder."""
 
     def __init__(self, subject: StackSubject, facts: Facts, runner: Runner, folder: Path) -> None:
-        self._subject, self._runner, self._folder = subject, runner, folder
+        self._subject, self._facts, self._runner, self._folder = subject, facts, runner, folder
         own = [folder, subject.out, subject.checkout, subject.source]
         if subject.dropins is not None:
             own.append(subject.dropins)
@@ -101,18 +104,21 @@ class StackTrainer:
         result["script_errors"] = self._script_errors
         if growth := growth_of(self._report / SERIES):
             per_1000, start, end = growth
-            result["memory"]["growth"] = {"per_1000": per_1000 * (1 << 30), "from": start, "to": end}
-        record = TrainingRecord.of(result)
-        mends = (*subject.gaps.mends, *self._started.mends)
-        criteria = judge_stack(record, done, subject.extensions, mends, scripts, problems)
-        if not subject.rehearsed:
-            criteria += no_cuda_error(f"{done.stdout}\n{done.stderr}", subject.device)
+            result["memory"]["growth"] = {"per_1000": per_1000 * (1 << 30), "start": start, "end": end}
         write_json(self._report / "result.json", result)
         result["notes"] = self._reservations(observed)
+        record = record_of(result)
+        run = StackRun(
+            extensions=subject.extensions,
+            mends=(*subject.gaps.mends, *self._started.mends),
+            scripts=scripts,
+            scene_problems=problems,
+        )
+        criteria = judge(Training(record=record, done=done, device=subject.device, stack=run))
         pictures = sorted(self._report.glob("renders/**/*.png"))[:MAX_IMAGES]
         images = tuple(path.relative_to(subject.out).as_posix() for path in pictures)
         seconds = round(time.monotonic() - began, 1)
-        return SceneRun(scene, criteria, seconds, result, images, f"{scene}/{TRAINING_LOG}")
+        return SceneRun(scene, criteria, seconds, record, images, f"{scene}/{TRAINING_LOG}")
 
     def _reservations(self, observed: Mapping[str, Any]) -> list[str]:
         """What was passed over, and what the run did not come to."""
@@ -147,7 +153,11 @@ class StackTrainer:
 
     def measured(self, *, finished: bool) -> Measured:
         """How the training was started, what was passed over, and at the end what was loaded."""
-        return Measured(started=self._started, loaded=self._loaded.compare() if finished else None)
+        return Measured(loaded=self._loaded.compare() if finished else None)
+
+    def certificate(self, measured: Measured, findings: Sequence[Finding], built: Rung | None) -> Certificate:
+        """Return the certificate of what was measured."""
+        return stack_certificate(self._subject, self._facts, measured, self._started, findings, built)
 
     def _run_script(
         self, script: str, arguments: list[str], log: str, tell: Tell

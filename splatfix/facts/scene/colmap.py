@@ -19,13 +19,6 @@ MODELS = rows.MODELS
 _PARAMETERS = dict(MODELS.values())
 _SAMPLED = 50_000
 _MOST_KEYPOINTS = 400_000  # of all images
-_SAID = {
-    "empty": "{name} is empty",
-    "pointer": "{name} is a Git LFS pointer (download it with git lfs pull)",
-    "short": "{name} ends too early, after {length} bytes",
-    "name": "{name} has a name without an end at byte {at}",
-    "line": "{name} has a line that is none of COLMAP's: {line!r}",
-}
 
 
 class Damaged(Exception):
@@ -43,7 +36,7 @@ def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
     with _told(folder / f"cameras{suffix}") as path:
         for number, model, width, height, parameters, line in rows.read_cameras(path):
             if len(parameters) != _PARAMETERS.get(model, len(parameters)):
-                raise Damaged(_SAID["line"].format(name=path.name, line=line[:60]))
+                raise Damaged(f"{path.name} has a line that is none of COLMAP's: {line[:60]!r}")
             cameras[number] = Camera.stated(model, width, height, parameters)
     return cameras
 
@@ -107,7 +100,8 @@ def _told(path: Path) -> Iterator[Path]:
     try:
         yield path
     except rows.Damage as damage:
-        raise Damaged(_SAID[damage.kind].format(name=path.name, **damage.where)) from None
+        line = f": {damage.line!r}" if damage.line else ""
+        raise Damaged(f"{path.name} {damage.fault}{line}") from None
     except SceneError:
         raise Damaged(f"{path.name} has a line that is too long to be read") from None
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from splatfix.certify.record import LARGEST
 from splatfix.core.limits import MOST_METRICS
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.words import counted
 
+LARGEST = 1e60
+"""No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
 MEMORY = {
     "rss_gb": "resident",
     "vram_allocated_gb": "allocated on the GPU",

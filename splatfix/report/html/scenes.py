@@ -5,8 +5,8 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from smoke_trainer.record import TrainingRecord
 from splatfix.certify.model import SceneRun
-from splatfix.certify.record import TrainingRecord
 from splatfix.core.reading import read_text
 from splatfix.report.html.charts import Chart, lines, shown, stack
 from splatfix.report.html.metrics import MEMORY, Metrics, Values, read_metrics
@@ -14,7 +14,6 @@ from splatfix.report.html.views import Views, read_views
 from splatfix.report.marks import Badge
 from splatfix.report.results import resolution
 from splatfix.report.view import scene_badge
-from splatfix.report.wording import statement
 
 FULL = 0.97
 """Of the memory: above it the system moves memory to and fro, and training is 20 times slower."""
@@ -55,7 +54,7 @@ def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:
         if isinstance(content, str):
             # enough for a traceback; the page links the whole log
             log = [line[:2000] for line in content.rstrip().splitlines()[-40:]]
-        scenes.append(Scene(run, views, drawn, metrics.unread if record.has("gaussians") else "", log))
+        scenes.append(Scene(run, views, drawn, metrics.unread if record.iterations else "", log))
     return scenes
 
 
@@ -77,12 +76,8 @@ def charts(metrics: Metrics, record: TrainingRecord) -> Iterable[Chart]:
         order = dict.fromkeys(("forward", "backward", *metrics.phases))
         phases = {name: metrics.phases[name] for name in order if name in metrics.phases}
         clock = "Measured by CUDA events; more Gaussians take longer."
-        if not record.memory.cuda:  # as ``smoke_trainer/timing.py`` has it
-            clock = (
-                "This is wall time, in which other programs of the machine count too; more Gaussians take longer. "
-                f"“{statement('throughput-steady')}” is judged by the processor time of this process: its slow iterations, and "
-                "its rise after the last densification. Beside other programs it refuses nothing."
-            )
+        if not record.memory.cuda:
+            clock = "This is wall time, in which other programs of the machine count too; more Gaussians take longer."
         yield stack("Time per iteration", "ms", iterations, phases, f"{_bottleneck(phases)} {clock}")
 
 

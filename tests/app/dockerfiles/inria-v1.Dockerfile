@@ -1,31 +1,28 @@
-# 3D Gaussian Splatting (Inria, 2024-04) for sm_61, sm_75, written by splatfix VERSION. Its build context is the
-# checkout:
+# 3D Gaussian Splatting (Inria, 2024-04) for sm_61, sm_75, written by splatfix VERSION. Its build context is the checkout:
 #
 #   docker build -t inria-v1:sm_61-sm_75 -f Dockerfile CHECKOUT
 #   docker run --rm --gpus all --shm-size 8g inria-v1:sm_61-sm_75 splatfix diagnose
 #
 # The folder splatfix-image has to lie in the checkout: splatfix dockerfile --out writes it. The checkout is
 # /opt/splatfix/checkout inside, and /scratch can be written to. The build ends with an error if a binary lacks
-# code for a target. Whether it computes and trains only a GPU shows: splatfix certify --level 2, splatfix
-# certify.
+# code for a target. Whether it computes and trains only a GPU shows: splatfix certify --level 2, splatfix certify.
 #
 # Chosen, and why:
-# - torch 2.5.1 cu118: it carries machine code for sm_61, sm_75; the driver where it runs must be 450.80.02 or
-#   newer
+# - torch 2.5.1 cu118: it carries machine code for sm_61, sm_75; the driver where it runs must be 450.80.02 or newer
 # - the compiler of CUDA 11.8, which this torch was built with, is from nvidia/cuda:11.8.0-devel-ubuntu22.04
 # - ubuntu:22.04 to run it: torch's wheels bring the CUDA runtime, the driver's libraries come from the host
 #
-# On a closed site: --build-arg BASE_IMAGE=, BUILD_IMAGE=, PIP_INDEX_URL=, TORCH= and TORCH_INDEX= name your
-# mirrors, and splatfix-image/base/certificates.pem takes your certificate authority; HTTP_PROXY, HTTPS_PROXY
-# and NO_PROXY need no line here. On a machine without a bridge for containers add --network host.
+# On a closed site: --build-arg BASE_IMAGE=, BUILD_IMAGE=, PIP_INDEX_URL=, TORCH= and TORCH_INDEX= name your mirrors,
+# and splatfix-image/base/certificates.pem takes your certificate authority; HTTP_PROXY, HTTPS_PROXY and NO_PROXY need no
+# line here. On a machine without a bridge for containers add --network host.
 
 # A lane on a Debian-like base (Debian, Ubuntu, NVIDIA's CUDA images for Ubuntu): Python from the base or from apt.
 # Compilers and pip's downloads stay in the first two stages. Also for the classic builder: no BuildKit features. What the
 # last stage takes lies below /out and /ours and has the date SOURCE_DATE_EPOCH, so that equal content is an equal layer.
 #
 # Build context: splatfix-image/ has base/ (prepare.sh, certificates.pem, which may be empty), packages/ (requirements.txt,
-# constraints.txt, wheels/, splatfix-*.dist-info) and source/ (splatfix as in site-packages, or its wheel). SOURCES is a folder
-# with a checkout and extensions to build, by their place below /opt/splatfix, or with PLACE, the checkout itself.
+# constraints.txt, wheels/) and splatfix.zip (splatfix as in site-packages). SOURCES is a folder with a checkout and extensions
+# to build, by their place below /opt/splatfix, or with PLACE, the checkout itself.
 
 ARG BASE_IMAGE="ubuntu:22.04"
 # What compiles; of the same system as BASE_IMAGE.
@@ -54,13 +51,12 @@ RUN set -eu; umask 022; \
     fi; \
     mkdir -p /out/opt/splatfix && ln -s /out/opt/splatfix /opt/splatfix; \
     python3 -m venv --symlinks /opt/splatfix/venv; \
-    site="$(echo /opt/splatfix/venv/lib/python3*/site-packages)"; \
-    cp -r /context/splatfix-*.dist-info "${site}/"; \
     pip() { /opt/splatfix/venv/bin/python -B -m pip --disable-pip-version-check "$@"; }; \
     install() { pip install --no-cache-dir --progress-bar off --no-compile --find-links /context/wheels \
         --constraint /context/constraints.txt "$@"; }; \
     install "${TORCH}" --requirement /context/requirements.txt \
-    || { [ -n "${TORCH_INDEX}" ] && install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
+    || { [ -n "${TORCH_INDEX}" ] || exit 1; \
+        install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
     pip freeze --all > /out/opt/splatfix/packages.txt; \
     rm -rf /root/.cache /context/wheels; \
     PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/splatfix/venv/lib >/dev/null || true; \
@@ -100,17 +96,14 @@ ARG PIP_TRUSTED_HOST=""
 ARG SOURCE_DATE_EPOCH=315619200
 ARG SOURCES="."
 ARG PLACE="checkout/"
-COPY splatfix-image/source/ /context/source/
+COPY splatfix-image/splatfix.zip /context/
 COPY ${SOURCES} /context/sources/${PLACE}
 # What is in the pipe below is files that were just written.
 # hadolint ignore=DL3003,DL4006
 RUN set -eu; umask 022; touch --date="@${SOURCE_DATE_EPOCH}" /epoch; \
     cd /opt/splatfix; site="$(echo venv/lib/python3*/site-packages)"; \
-    for wheel in /context/source/*.whl; do \
-        [ ! -f "${wheel}" ] || { python3 -m zipfile -e "${wheel}" /context/source; rm "${wheel}"; }; \
-    done; \
     rm -rf /context/sources/checkout/splatfix-image; chmod -R a+rX /context/sources; \
-    cp -r /context/source/* "${site}/"; cp -r /context/sources/. .; \
+    python3 -m zipfile -e /context/splatfix.zip "${site}/"; cp -r /context/sources/. .; \
     printf '#!/opt/splatfix/venv/bin/python\nimport sys\nfrom splatfix.cli import main\nsys.exit(main())\n' > venv/bin/splatfix; \
     chmod 755 venv/bin/splatfix; \
     if [ -n "${EXTENSIONS}" ]; then \

@@ -23,7 +23,7 @@ def test_it_learns_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.set_num_threads(1)
-    plain = train(short_run_in(tmp_path)(30, out="plain")).document
+    plain = train(short_run_in(tmp_path)(30, out="plain")).record
     calls = {"rasterizer": 0, "ssim": 0, "knn": 0}
 
     def counted(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,9 +39,9 @@ def test_it_learns_the_same(
     monkeypatch.setattr(rasterizer, "_by_cuda_kernels", counted("rasterizer", drawn))
     monkeypatch.setattr(ssim, "_by_cuda_kernels", counted("ssim", mean_ssim))
     monkeypatch.setattr(knn, "_by_cuda_kernels", counted("knn", mean_of_three))
-    result = train(short_run_in(tmp_path)(30, out="emulated")).document
+    result = train(short_run_in(tmp_path)(30, out="emulated")).record
     assert calls["rasterizer"] > 30 and calls["ssim"] >= 30 and calls["knn"] == 1
-    assert result["status"] == plain["status"] == "ok"
+    assert result.status == plain.status == "ok"
     ours, theirs = (lines(tmp_path / out) for out in ("emulated", "plain"))
     until = next(k for k, line in enumerate(theirs) if line["gaussians"] > theirs[0]["gaussians"])
     assert until >= 8
@@ -50,8 +50,8 @@ def test_it_learns_the_same(
     )
     assert ours[until]["gaussians"] == pytest.approx(theirs[until]["gaussians"], rel=0.02)
     # a Gaussian at the threshold may fall to either side, and then other random numbers follow: from there on, roughly
-    assert result["gaussians"]["cloned"] + result["gaussians"]["split"] > 0
-    assert result["gaussians"]["final"] == pytest.approx(plain["gaussians"]["final"], rel=0.05)
+    assert result.gaussians.cloned + result.gaussians.split > 0
+    assert result.gaussians.final == pytest.approx(plain.gaussians.final, rel=0.05)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from PIL import Image
 
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
+from splatfix.certify.smoke_training import record_of
 from splatfix.context.coverage import Coverage
 from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.step import Command
@@ -57,7 +58,12 @@ def scene(tmp_path: Path) -> SceneRun:
         Criterion("held-out-quality", Outcome.NOT_MEASURED, "26.10 dB", "no floor known"),
     )
     return SceneRun(
-        "figurine", criteria, 12.0, RESULT, ("figurine/renders/000030_view.png",), "figurine/trainer.log"
+        "figurine",
+        criteria,
+        12.0,
+        record_of(RESULT),
+        ("figurine/renders/000030_view.png",),
+        "figurine/trainer.log",
     )
 
 

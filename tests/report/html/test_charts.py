@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify.record import TrainingRecord
+from smoke_trainer.record import TrainingRecord
+from splatfix.certify.smoke_training import record_of
 from splatfix.report.html.charts import lines, nice_ticks
 from splatfix.report.html.metrics import Metrics, Values, read_metrics, reduced
 from splatfix.report.html.scenes import charts
@@ -64,9 +65,7 @@ def test_gpu_memory_has_its_own_limit() -> None:
     }
     known |= {"vram_allocated_gb": [10.0, 12.0], "vram_reserved_gb": [11.0, 14.0]}
     result = {"machine": {"gpu_memory": 16 << 30}, "memory": {"limit": 64 << 30}}
-    (memory,) = (
-        chart for chart in charts(Metrics((1, 2), known), TrainingRecord.of(result)) if "mem" in chart.title
-    )
+    (memory,) = (chart for chart in charts(Metrics((1, 2), known), record_of(result)) if "mem" in chart.title)
     assert memory.title == "GPU memory" and memory.limit is not None and memory.limit[1] == "97% of 16 GiB"
     assert "Peak 14 of 16 GiB, 87.5%." in memory.note and "allocated on the GPU" in memory.description
     notes = [chart.note for chart in charts(Metrics((1, 2), known), TrainingRecord())]

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 from splatfix.certify import criteria
 from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
-from splatfix.certify.record import TrainingRecord
+from splatfix.certify.smoke_training import record_of
 from splatfix.context import make_context
 from splatfix.context.coverage import Coverage
 from splatfix.context.matrix import binary_matrix
@@ -25,7 +24,8 @@ from splatfix.report.html.views import read_views
 from splatfix.report.marks import Badge, Mark
 from splatfix.report.templates import html_text, markdown_text
 from splatfix.report.wording import MEANS, TITLES
-from tests.certify.conftest import RESULT
+from tests.certify.conftest import RESULT, trained
+from tests.certify.test_baseline import EARLIER
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.html.conftest import Render, png
 from tests.report.html.outline import Outline
@@ -74,7 +74,7 @@ def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRu
 
 def test_the_first_cause_is_the_first_thing_to_do(render: Render, scene: SceneRun) -> None:
     """An altered file, then what only one fault leads to, then what many do, however the criteria are listed."""
-    codes = ("throughput-steady", "loss-falls", "held-out-quality", "parameters-move")
+    codes = ("time-by-phase", "loss-falls", "held-out-quality", "parameters-move")
     failed = tuple(Criterion(code, Outcome.FAILED, "x", "y", advice=f"mend {code}.") for code in codes)
     altered = Criterion("code-as-installed", Outcome.FAILED, "x", "y", advice="mend the file.")
     told = {"verdict": Verdict.NOT_CERTIFIED, "reasons": ("code-as-installed: x",), "diagnosis": (altered,)}
@@ -85,10 +85,11 @@ def test_the_first_cause_is_the_first_thing_to_do(render: Render, scene: SceneRu
 
 def test_nothing_from_outside_is_markup(render: Render, scene: SceneRun, tmp_path: Path) -> None:
     (tmp_path / "figurine/trainer.log").write_text(f"{HOSTILE}\n", encoding="utf-8", errors="surrogateescape")
-    result = {**scene.result, "config": {"a": HOSTILE}, "notes": [HOSTILE], "resolution": [HOSTILE, HOSTILE]}
-    result["implementations"] = {HOSTILE: {"name": HOSTILE, "sha256": HOSTILE}}
+    implementations = {HOSTILE: {"name": HOSTILE, "sha256": HOSTILE}}
+    config = {"strategy": HOSTILE, "seed": HOSTILE}
+    record = record_of({**RESULT, "config": config, "notes": [HOSTILE], "implementations": implementations})
     criterion = Criterion(HOSTILE, Outcome.FAILED, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
-    hostile = replace(scene, scene=HOSTILE, criteria=(criterion,), result=result)
+    hostile = replace(scene, scene=HOSTILE, criteria=(criterion,), record=record)
     texts = {"summary": HOSTILE, "suite": HOSTILE, "reasons": (HOSTILE,), "verdict": Verdict.NOT_CERTIFIED}
     texts |= {
         "environment": {HOSTILE: HOSTILE},
@@ -111,13 +112,6 @@ def test_nothing_from_outside_is_markup(render: Render, scene: SceneRun, tmp_pat
     assert "<script>alert(1)</script>" in outline.text
     document.encode("utf-8")
     assert all(sign.isprintable() for sign in set(document) - {"\n"})
-
-
-@pytest.mark.parametrize("odd", [None, "x", 7, [], [None], {}, {"name": {"a": []}}, -1e300], ids=repr)
-def test_odd_results_are_shown(render: Render, scene: SceneRun, odd: Any) -> None:
-    for name in scene.result:
-        if name != "notes":  # a certificate reads them itself
-            assert "Certified" in render(scenes=(replace(scene, result={**scene.result, name: odd}),))
 
 
 def test_page_asks_nobody(render: Render) -> None:
@@ -182,8 +176,9 @@ def test_matrix_judges_every_gpu() -> None:
 
 def test_the_baseline_beside_it(render: Render, scene: SceneRun) -> None:
     """Its figures, the verdict, and why what is not judged is not; nothing of it without one."""
-    faster = {**scene.result, "iterations_per_second": 100.0, "machine": {"cpu": HOSTILE, "cores": 2}}
-    comparison = compare((scene,), {"issued": HOSTILE, "scenes": [{"scene": "figurine", "result": faster}]})
+    faster = record_of({**RESULT, "iterations_per_second": 100.0, "machine": {"cpu": HOSTILE, "cores": 2}})
+    earlier = replace(EARLIER, issued=HOSTILE, scenes=(replace(scene, record=faster),))
+    comparison = compare((scene,), earlier)
     drawn = render(comparison=comparison)
     Outline(drawn)
     section = drawn.partition('id="baseline"')[2].partition("</section>")[0]
@@ -193,6 +188,6 @@ def test_the_baseline_beside_it(render: Render, scene: SceneRun) -> None:
 
 
 def test_every_criterion_has_a_title_and_every_verdict_a_meaning() -> None:
-    assert set(TITLES) >= {item.code for item in criteria.judge(TrainingRecord.of(RESULT), "torch")}
+    assert set(TITLES) >= {item.code for item in criteria.judge(trained())}
     assert set(MEANS) == set(Verdict)
     assert len(set(TITLES.values())) == len(TITLES)
