@@ -90,9 +90,11 @@ class Part:
         if path is not None:
             with contextlib.suppress(OSError):
                 sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-            # from the entry of sys.path that it was found in
-            known = [parent for parent in Path(path).parents if str(parent) in sys.path]
-            file = Path(path).relative_to(*known[:1]).as_posix()
+            file = str(path)
+            for parent in Path(path).parents:  # from the entry of sys.path that it was found in
+                if str(parent) in sys.path:
+                    file = Path(path).relative_to(parent).as_posix()
+                    break
         engine = engine_in_use(self.name, self.engine)
         return Implementation(self.name, self.version, engine, self.kind, module, file, sha256, self.calls)
 

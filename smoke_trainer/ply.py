@@ -77,11 +77,14 @@ def read_vertices(path: Path, names: Collection[str]) -> Dict[str, Array]:
         numbers = count * len(fields)
         if numbers > 20 * MAX_POINTS:
             raise too_large(path, f"{20 * MAX_POINTS} numbers")
+        end = len(data)
+        if end - body > _LONGEST_NUMBER * numbers:  # other elements follow: up to a whole line
+            end = data.find(b"\n", body + _LONGEST_NUMBER * numbers)
         with warnings.catch_warnings():
             # Where something is no number NumPy 2 raises; before that it warns, and ends there.
             warnings.simplefilter("ignore")
             try:
-                table = np.fromstring(data[body : body + _LONGEST_NUMBER * numbers], sep=" ")
+                table = np.fromstring(data[body:end], sep=" ")
             except ValueError:
                 raise short from None
         if len(table) < numbers:

@@ -54,7 +54,6 @@ DATA_CLASSES = {
     "splatfix.facts.scene.model",
     "splatfix.budget.model",
     "splatfix.certify.model",
-    "splatfix.certify.record",
     "splatfix.certify.progress",  # only words
     "splatfix.explain.model",
     "splatfix.install.outcome",
@@ -62,10 +61,16 @@ DATA_CLASSES = {
     "splatfix.install.journal",
 }
 
-# What a room may import of the trainer, by the standard library alone: COLMAP's one reader, the one record, one set of words.
+# What a room may import of the trainer, by the standard library alone: COLMAP's one reader, its finder of scenes, the one
+# record, one set of words.
 TRAINERS = {
     "facts": {"smoke_trainer.data.colmap_files", "smoke_trainer.errors"},
-    "certify": {"smoke_trainer.progress", "smoke_trainer.record"},
+    "certify": {
+        "smoke_trainer.data.find",
+        "smoke_trainer.errors",
+        "smoke_trainer.progress",
+        "smoke_trainer.record",
+    },
     "report": {"smoke_trainer.record"},
 }
 
@@ -75,7 +80,9 @@ STAGED = {
     for name in ("kernel_probe", "kernel_calls", "kernel_arithmetic", "kernel_references")
 } | {
     "splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"},
-    "splatfix/certify/inside/observer.py": {"smoke_trainer"},
+    **{
+        f"splatfix/certify/inside/{name}.py": {"smoke_trainer"} for name in ("observer", "training", "phases")
+    },
 }
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.

@@ -20,8 +20,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from splatfix.certify.stacks.child import stage_inside
-from splatfix.certify.stacks.subject import Gaps
-from splatfix.certify.stacks.threads import Threads
 from splatfix.core.files import make_folder, object_in
 from splatfix.core.runner import Runner
 
@@ -91,13 +89,14 @@ def main() -> int:
     tests = [str(root / "tests" / name) for name in TESTS]
     # as ``splatfix certify --repo`` runs a trainer
     subject = SimpleNamespace(
-        gaps=Gaps((), (), ()),
+        placeholders=(),
+        standins=(),
         source=root,
         rehearsed=True,
         extensions=("gsplat",),
         needed=(),
         dropins=None,
-        threads=Threads(1, ""),
+        threads=1,
     )
     inside, observed = make_folder(out / "inside"), make_folder(out / "observed")
     variables = stage_inside(inside, cast("Any", subject), observed, (out,))

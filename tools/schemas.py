@@ -20,26 +20,27 @@ import msgspec
 from msgspec.structs import fields
 
 from smoke_trainer import record
+from splatfix.app.dockerfile import DockerfileDocument
+from splatfix.app.lanes import LanesDocument
 from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate
 from splatfix.certify.monitor import Summary
 from splatfix.checks.scene.model import Refusal
-from splatfix.containers import Lane
-from splatfix.containers.checkout import CheckoutLane
-from splatfix.core.errors import Exit, Rejected
+from splatfix.context.model import Goal
+from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.reading import Unread
 from splatfix.core.step import Step
-from splatfix.explain.model import FailureCause, KnownClass
-from splatfix.install.journal import Entry
-from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge.archs import RequestedTarget
-from splatfix.model import Facts, Finding, Source
-from splatfix.model.inquiry import Inquiry
-from splatfix.plan import Options, Plan
+from splatfix.model import Facts, Finding
+from splatfix.plan import Options
 from splatfix.report.comparison import Difference
-from splatfix.report.documents import SCHEMA_VERSION
+from splatfix.report.diagnosis import CheckDocument, ChecksDocument
 from splatfix.report.dry_run import DryRun
-from splatfix.report.merging import Merged
+from splatfix.report.explanation import ExplanationDocument
+from splatfix.report.forms import SCHEMA_VERSION
+from splatfix.report.installation import CacheDocument, ClearedDocument, InstallDocument, RevertDocument
+from splatfix.report.merging import MergeDocument
+from splatfix.report.scene import CheckedSample, ExportDocument, SamplesDocument
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
 _SHARED = "common.json#/$defs/"
@@ -62,66 +63,6 @@ class StepDocument(typing.TypedDict):
     env: dict[str, str | None]
     prepend: dict[str, str]
     command: str | None
-
-
-class CheckRow(typing.TypedDict):
-    """A row of ``diagnose --list``."""
-
-    code: str
-    family: str
-    title: str
-    page: str
-
-
-class GoalDocument(typing.TypedDict):
-    """What the person wants the machine to be good for."""
-
-    targets: list[str]
-    """Architectures (``sm_120``) or ``auto``; empty means the machine's own GPUs."""
-    device: str
-    """``cuda`` or ``cuda:1`` where one of the machine's GPUs is meant; "" for all that programs see."""
-    stack: str
-    extensions: list[str]
-    keep: list[str]
-    sources: list[str]
-    dropins: list[str]
-    no_dropins: dict[str, str]
-    prepare: list[Step]
-    fetch: bool
-    refused: Rejected | None
-    built_from: dict[str, Source]
-    variants: dict[str, list[str]]
-
-
-class CheckPage(CheckRow):
-    """``diagnose --explain``."""
-
-    predicts: list[str]
-
-
-class Sample(typing.TypedDict):
-    """A row of ``scenes list``. ``size``: width and height in pixels."""
-
-    name: str
-    kind: str
-    layout: str
-    views: int
-    size: list[int]
-    points: int
-
-
-class ExportedScene(typing.TypedDict):
-    """A row of ``scenes export``."""
-
-    name: str
-    folder: str
-
-
-class CheckedSample(typing.TypedDict):
-    """A row of ``scenes check`` on a sample; no problems: intact."""
-
-    name: str
-    problems: list[str]
 
 
 class LoaderVerdict(typing.TypedDict):
@@ -182,63 +123,45 @@ class InspectedFileDocument(typing.TypedDict):
     verdicts: dict[str, CoverageDocument]
 
 
-class RefusedLane(typing.TypedDict):
-    """A container lane that gave no certificate, and what was said."""
-
-    lane: str
-    error: Rejected
-
-
-CERTIFIED = {**_hints(Certificate), "options": Options | None, "facts": Facts}
-INSTALLED = {
-    "dry_run": bool,
-    "plan": Plan | None,
+CERTIFIED = {
+    **_hints(Certificate),
     "options": Options | None,
-    "inquiries": list[Inquiry],
-    "outcome": InstallOutcome | None,
+    "facts": Facts,
+    "page": str,
+    "next_steps": list[Step],
 }
 UNRECOGNISED = "splatfix"
 """The document of words that name no command: an error and nothing else."""
 COMMANDS: dict[str, dict[str, Any]] = {
     "diagnose": {
         "summary": dict[str, int],
-        "goal": GoalDocument,
+        "goal": Goal,
         "findings": list[Finding],
         "options": Options | None,
         "facts": Facts,
+        "why": Step | None,
+        "next_steps": list[Step],
+        "not_examined": str,
+        "unused_gpus": dict[str, str],
     },
     "inspect": {
         "targets": list[str],
         "files": list[InspectedFileDocument],
         "unreadable": list[Unread],
         "skipped": list[Unread],
+        "next_steps": list[Step],
     },
-    "explain": {
-        "recognised": bool,
-        "causes": list[FailureCause],
-        "first_error": list[str],
-        "collect": list[Step],
-        "facts": str,
-        "lines_read": int,
-        "bytes_read": int,
-        "command_exit_code": int | None,
-        "classes": list[KnownClass],
-    },
-    "diagnose list": {"checks": list[CheckRow]},
-    "diagnose explain": {"check": CheckPage},
-    "install": INSTALLED,
-    "dockerfile": {"image": CheckoutLane, "files": dict[str, str], "written": list[str]},
-    "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
-    "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str], "others": list[str]},
-    "cache clear": {"folder": str, "removed": int, "others": list[str]},
+    "explain": _hints(ExplanationDocument),
+    "diagnose list": _hints(ChecksDocument),
+    "diagnose explain": _hints(CheckDocument),
+    "install": _hints(InstallDocument),
+    "dockerfile": _hints(DockerfileDocument),
+    "revert": _hints(RevertDocument),
+    "cache list": _hints(CacheDocument),
+    "cache clear": _hints(ClearedDocument),
     "certify": CERTIFIED,
     "report show": {"file": str, "issued_by": str, "sha256": str, **CERTIFIED},
-    "report merge": {
-        **_hints(Merged),
-        "unreadable": list[Unread],
-        "refused": list[RefusedLane],
-        "files": list[str],
-    },
+    "report merge": _hints(MergeDocument),
     "report diff": _hints(Difference),
     "certify dry-run": _hints(DryRun),
     "monitor": {
@@ -246,14 +169,14 @@ COMMANDS: dict[str, dict[str, Any]] = {
         **{name: kind for name, kind in _hints(Summary).items() if name != "exit_code"},
     },
     "vram": _hints(Budget),
-    "certify lanes": {"lanes": list[Lane]},
-    "scenes list": {"scenes": list[Sample]},
-    "scenes export": {"scenes": list[ExportedScene]},
+    "certify lanes": _hints(LanesDocument),
+    "scenes list": _hints(SamplesDocument),
+    "scenes export": _hints(ExportDocument),
     "scenes fix": {"folder": str, "changes": list[str], "scene": SceneDocument},
     "scenes check": {"samples": list[CheckedSample], "scenes": list[SceneDocument]},
 }
 """What each document holds beside its envelope."""
-_RENAMED = {"Finding": ("code", "check"), "FailureCause": ("name", "class"), "KnownClass": ("name", "class")}
+_RENAMED = {"Finding": ("code", "check")}
 """Fields that have another name in JSON."""
 
 
@@ -290,6 +213,8 @@ def _own_form(kind: type) -> Schema:
         return {"$ref": f"{_SHARED}StepDocument"}
     if issubclass(kind, RequestedTarget):
         return {"type": "string"}
+    if issubclass(kind, SplatfixError):
+        return {"$ref": f"{_SHARED}Rejected"}
     raise NotImplementedError
 
 

@@ -89,15 +89,15 @@ def pinhole_for(source: Camera) -> Camera:
     """The pinhole of the same size that replaces a distorted camera.
 
     Its focal length is enlarged just enough that every pixel falls inside the image (no blank border), found by
-    bisection between 1x and 4x. All pixels of the border are asked and a grid inside: a lens bends smoothly, and a scene
+    bisection between 1x and 4x. All pixels of the border are tested, and a grid inside: a lens bends smoothly, and a scene
     may have a camera for each of its images.
     """
-    asked = np.zeros((source.height, source.width), dtype=bool)
-    asked[[0, -1]] = True
-    asked[:, [0, -1]] = True
-    inside = [np.linspace(0, side - 1, 33).round().astype(int) for side in asked.shape]
-    asked[np.ix_(*inside)] = True
-    rows, columns = np.nonzero(asked)
+    tested = np.zeros((source.height, source.width), dtype=bool)
+    tested[[0, -1]] = True
+    tested[:, [0, -1]] = True
+    inside = [np.linspace(0, side - 1, 33).round().astype(int) for side in tested.shape]
+    tested[np.ix_(*inside)] = True
+    rows, columns = np.nonzero(tested)
 
     def fits(factor: float) -> bool:
         pixels = _positions(rows, columns, source.pinhole(factor), source)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
-from splatfix.core.codec import to_json
 from splatfix.core.errors import cannot_write
 from splatfix.core.files import remove
 from splatfix.core.resources import user_cache
@@ -14,24 +13,21 @@ from splatfix.core.scratch import sweep
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.install import WheelCache
-from splatfix.report import installation
-from splatfix.report.console import escape, prose
+from splatfix.report.installation import CacheDocument, ClearedDocument
 
 
-def list_wheels() -> Result:
+def list_wheels() -> Result[CacheDocument]:
     """List every wheel in the cache, and what else is kept there."""
     cache = WheelCache()
-    entries, (others, also) = cache.entries(), _others("in")
-    return Result(
-        "cache list",
-        lambda: {
-            "folder": str(cache.folder),
-            "wheels": to_json(entries),
-            "refused": list(cache.refused),
-            "others": list(map(str, others)),
-        },
-        lambda console: installation.show_cache(console, cache.folder, entries, cache.refused, also),
+    wheels, (others, size) = tuple(cache.entries()), _others()
+    document = CacheDocument(
+        folder=str(cache.folder),
+        wheels=wheels,
+        refused=tuple(cache.refused),
+        others=tuple(map(str, others)),
+        others_bytes=size,
     )
+    return Result("cache list", document)
 
 
 _OTHERS = ("toolkits/cuda-*", "sources/gsplat-*", "kernels/*/*-sm_*", "kernels/*/*-compute_*")
@@ -39,18 +35,17 @@ _OTHERS = ("toolkits/cuda-*", "sources/gsplat-*", "kernels/*/*-sm_*", "kernels/*
 _UNFINISHED = (("toolkits", ".making-"), ("sources", ".fetching-"))
 
 
-def _others(word: str) -> tuple[list[Path], str]:
-    """List what is kept beside wheels, not through links, which lead elsewhere; and say it, to follow the wheels'."""
+def _others() -> tuple[list[Path], int]:
+    """List what is kept beside wheels, not through links, which lead elsewhere; and its size in bytes."""
     kept = user_cache()
     paths = [path for pattern in _OTHERS for path in kept.glob(pattern)]
     others = [
         path for path in paths if path.parent.resolve() == kept.resolve() / path.parent.relative_to(kept)
     ]
-    size = sum(item.lstat().st_size for path in others for item in (path, *path.rglob("*"))) / 2**20
-    return others, f", and {size:.1f} MiB of toolkits, sources and kernels {word} {kept}" if others else ""
+    return others, sum(item.lstat().st_size for path in others for item in (path, *path.rglob("*")))
 
 
-def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
+def clear(name: str | None, confirm: Callable[[str], None]) -> Result[ClearedDocument]:
     """Remove all that is cached, or the wheels that ``name`` (a distribution or the beginning of a key) selects.
 
     Args:
@@ -61,11 +56,14 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     """
     cache = WheelCache()
     chosen = cache.named(name) if name else cache.entries()
-    number, kept = counted(len(chosen), "wheel"), user_cache()
-    others, also = ([], "") if name else _others("from")
+    kept = user_cache()
+    others, others_size = ([], 0) if name else _others()
     if chosen or others:
         size = sum(entry.size for entry in chosen) / 2**20
-        confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}{also}?")
+        also = ""
+        if others:
+            also = f", and {others_size / 2**20:.1f} MiB of toolkits, sources and kernels from {kept}"
+        confirm(f"Remove {counted(len(chosen), 'wheel')}, {size:.1f} MiB, from {cache.folder}{also}?")
     folder = visible(str(cache.folder))
     with on_interrupt(lambda: f"Interrupted: {folder} still has {counted(len(cache.entries()), 'wheel')}."):
         # without a name all goes, also what is damaged and so no entry
@@ -78,8 +76,10 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
                 sweep([kept / folder], prefix)
     if left := [path for path in others if os.path.lexists(path)]:
         raise cannot_write(f"{few([str(path) for path in left])} could not be removed.")
-    return Result(
-        "cache clear",
-        lambda: {"folder": str(cache.folder), "removed": removed, "others": list(map(str, others))},
-        lambda console: prose(console, "", escape(f"Removed {number} from {cache.folder}{also}")),
+    document = ClearedDocument(
+        folder=str(cache.folder),
+        removed=removed,
+        others=tuple(map(str, others)),
+        others_bytes=others_size,
     )
+    return Result("cache clear", document)

@@ -1,12 +1,9 @@
 """``splatfix certify``: train, and write the certificate as it goes."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
@@ -29,27 +26,24 @@ from splatfix.certify.subject import published_method
 from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
+from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, require
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
 from splatfix.model import Facts
 from splatfix.plan import Options
-from splatfix.report import annotations as github
-from splatfix.report import certificate, console
-from splatfix.report.documents import envelope
-from splatfix.report.html import certificate_page
-from splatfix.report.markdown import markdown
+from splatfix.report import console
+from splatfix.report.certificate import CertificateDocument, markdown
+from splatfix.report.forms import envelope
+from splatfix.report.html.certificate import certificate_page
 from splatfix.report.progress import training
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _NOTHING = "Interrupted: nothing was certified."
 _EXIT_CODES = {Verdict.CERTIFIED: Exit.OK, Verdict.REHEARSED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
 
 
-def certify(request: CertifyRequest) -> Result:
+def certify(request: CertifyRequest) -> Result[CertificateDocument]:
     """Train the scenes and judge the outcome.
 
     Raises:
@@ -66,7 +60,7 @@ def certify(request: CertifyRequest) -> Result:
         return _run(request, smoke_subject(request, python, facts, baseline), facts)
 
 
-def rehearse(request: RehearseRequest) -> Result:
+def rehearse(request: RehearseRequest) -> Result[CertificateDocument]:
     """Run a checkout's own trainer and judge the outcome.
 
     Raises:
@@ -79,54 +73,54 @@ def rehearse(request: RehearseRequest) -> Result:
         return _run(request, *stack_subject(request, folder))
 
 
-def _run(request: TrainingRequest, subject: SmokeSubject | StackSubject, facts: Facts) -> Result:
+def _run(
+    request: TrainingRequest, subject: SmokeSubject | StackSubject, facts: Facts
+) -> Result[CertificateDocument]:
     with report_lock(subject.out) as notes, training(console.err()) as progress:
         for note in notes:
             show_message(f"Note: {note}.")
-        made, options = run_and_report(subject, facts, progress)
-
-    def show(console: Console) -> None:
-        page, step = request.out / "certificate.html", next_step(made, request.python)
-        certificate.show(console, made, page, step, options, verbose=request.verbose)
-
-    document = partial(certificate.document, made, facts, options)
-    return Result("certify", document, show, exit_code_of(made), forms=forms_of(made, options))
-
-
-def forms_of(made: Certificate, options: Options | None, sha256: str = "") -> dict[str, Callable[[], str]]:
-    """Return what ``--format`` can print of a certificate, by name; ``sha256`` is that of the file that it was read from."""
-    return {
-        "markdown": partial(markdown, made, options, sha256),
-        "github": partial(github.of_certificate, made),
-    }
+        document = run_and_report(subject, facts, progress, python=request.python)
+    return Result("certify", document, exit_code_of(document.certificate), verbose=request.verbose)
 
 
 def run_and_report(
     subject: SmokeSubject | StackSubject,
     facts: Facts,
     progress: Progress = lambda where, state: None,
-) -> tuple[Certificate, Options | None]:
-    """Return the certificate and what :func:`suggested_options` says of it; write ``certificate.json``, ``.md`` and ``.html`` as
-    it goes: a run that is killed leaves the latest of them, which says how far it had come.
+    python: str | None = None,
+) -> CertificateDocument:
+    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` as it goes: a run that is killed leaves the latest of them,
+    which says how far it had come.
+
+    Args:
+        python: the environment as the user named it.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
 
-    def write(made: Certificate) -> tuple[Certificate, Options | None]:
+    matrix = binary_matrix(make_context(facts))
+
+    def write(made: Certificate) -> CertificateDocument:
         made = placed(made, os.environ)
         options = None
         # to look for options takes a while, and is not done while the training waits for it
         if isinstance(subject, SmokeSubject) and not made.unfinished:
             options = suggested_options(made, facts)
-        document = envelope("certify", exit_code_of(made), certificate.document(made, facts, options))
-        write_json(subject.out / NAME, document)
-        sha256 = sha256_of(subject.out / NAME)
-        write_text(subject.out / "certificate.md", markdown(made, options, sha256))
-        matrix = binary_matrix(make_context(facts))
-        page = certificate_page(made, facts, subject.out, options, matrix, sha256)
-        write_text(subject.out / "certificate.html", page)
-        return made, options
+        document = CertificateDocument(
+            certificate=made,
+            facts=facts,
+            folder=str(subject.out),
+            page=str(subject.out / "certificate.html"),
+            options=options,
+            matrix=matrix,
+            next_steps=tuple(filter(None, (next_step(made, python),))),
+        )
+        write_json(subject.out / NAME, envelope("certify", exit_code_of(made), to_json(document)))
+        written = replace(document, sha256=sha256_of(subject.out / NAME))
+        write_text(subject.out / "certificate.md", markdown(written))
+        write_text(subject.out / "certificate.html", certificate_page(written))
+        return document
 
     try:
         return write(train_and_judge(subject, facts, progress, interim=write))

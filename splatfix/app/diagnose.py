@@ -1,18 +1,15 @@
 """``splatfix diagnose``: what is wrong with this machine or a saved one, which options there are, and what it looks at."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
 from splatfix.app.result import Result
-from splatfix.checks import Check, all_checks, check_named, run_checks, select
+from splatfix.checks import all_checks, check_named, run_checks, select
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
@@ -20,17 +17,14 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, target_options, value_options
+from splatfix.facts.checkout import has_build_file, read_identity, read_source, with_checkout
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
 from splatfix.model.option import NO_SOURCES, Options
-from splatfix.report import diagnosis
-from splatfix.report.console import table
-from splatfix.report.diagnosis_document import diagnosis_document
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
+from splatfix.plan import has_stack_files, summarise
+from splatfix.plan.checkout import absolute
+from splatfix.report.diagnosis import CheckDocument, CheckPage, CheckRow, ChecksDocument, DiagnosisDocument
 
 _OF_CHECKOUTS = ("train.py", "setup.py", "pyproject.toml", "CMakeLists.txt", "Cargo.toml", ".gitmodules")
 
@@ -52,14 +46,22 @@ class DiagnoseRequest(Struct, frozen=True):
     skip: tuple[str, ...] = ()
 
 
-class Diagnosis(Result, frozen=True, kw_only=True):
+class Diagnosis(Result[DiagnosisDocument], frozen=True):
     """What is wrong with a machine and one environment."""
 
-    facts: Facts
-    findings: tuple[Finding, ...]
-    """Of every check that ran, also of those that passed."""
-    options: Options | None
-    """What would make it right, the least invasive first; None where nothing failed."""
+    @property
+    def facts(self) -> Facts:
+        return self.content.facts
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those of every check that ran, also of those that passed."""
+        return self.content.findings
+
+    @property
+    def options(self) -> Options | None:
+        """What would make it right, the least invasive first; None where nothing failed."""
+        return self.content.options
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -82,19 +84,22 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
         write_json(request.save, to_json(facts))
     context = make_context(facts, Goal(request.targets))
     findings = run_checks(context, checks)
-    options = None
-    sources: tuple[str, ...] = ()
+    python, interpreter = request.python, facts.environment.interpreter.value
+    if python and interpreter:  # as every other command on the screen names it
+        python = interpreter.executable
+    options, why, steps = None, None, tuple[Step, ...]()
     if any(finding.status is Status.FAIL for finding in findings):
-        # planner, containers and certify come with it, a third of a diagnosis, and of no use where nothing has to be done
+        # containers and certify come with it, of no use where nothing has to be done
         from splatfix.app.options import options_after
-        from splatfix.plan import summarise
-        from splatfix.plan.checkout import absolute
 
         summary = NO_SOURCES
         if request.repo is not None:
             named = absolute((str(request.repo),))
             summary = summarise(named, context, named=named)
-        options, sources = options_after(findings, context, summary), summary.named
+        options = options_after(findings, context, summary)
+        why = why_step(replace(request, python=python), summary.named)
+    if request.facts_file is None and not request.only and not request.skip:
+        steps = next_steps(facts, python)
     # what install mends by itself is no problem: one answer for the text, the document and the exit code
     mended = options.advice.mended if options and options.advice else ()
     findings = tuple(
@@ -102,41 +107,17 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
         for item in findings
     )
 
-    def data() -> dict[str, Any]:
-        return diagnosis_document(facts, context.goal, findings, options)
-
-    def text(console: Console) -> None:
-        here = request.facts_file is None and not request.only and not request.skip
-        python, interpreter = request.python, facts.environment.interpreter.value
-        if python and interpreter:  # as every other command on the screen names it
-            python = interpreter.executable
-        diagnosis.show(
-            console,
-            facts,
-            findings,
-            options=options,
-            why=why_step(replace(request, python=python), sources),
-            aside=context.left_aside,
-            next_steps=next_steps(facts, python) if here else (),
-            note=not_examined,
-            verbose=verbose,
-        )
-
-    def annotations() -> str:
-        from splatfix.report.annotations import of_findings  # certify comes with it
-
-        return of_findings(findings)
-
-    return Diagnosis(
-        command="diagnose",
-        data=data,
-        text=text,
-        exit_code=exit_code_of(findings),
-        forms={"github": annotations},
+    document = DiagnosisDocument(
         facts=facts,
         findings=findings,
+        goal=context.goal,
         options=options,
+        why=why,
+        next_steps=steps,
+        not_examined=not_examined,
+        unused_gpus=context.left_aside,
     )
+    return Diagnosis("diagnose", document, exit_code_of(findings), verbose=verbose)
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:
@@ -154,10 +135,6 @@ def _checkout_here() -> Path | None:
     folder = Path()
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
-    # most people call it from another folder, and the readers of checkouts and the planner take a tenth of it
-    from splatfix.facts.checkout import has_build_file, read_identity, read_source
-    from splatfix.plan import has_stack_files
-
     if (folder / "train.py").is_file():
         identity = read_identity(folder).value
         if identity is not None and identity.imports:
@@ -194,8 +171,6 @@ def _facts(request: DiagnoseRequest) -> Facts:
     )
     if request.repo is None:
         return facts
-    from splatfix.facts.checkout import with_checkout
-
     return with_checkout(facts, request.repo, source_patterns(), started=True)
 
 
@@ -218,30 +193,27 @@ def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
     return training_steps(facts, *named)
 
 
-def list_checks() -> Result:
+def list_checks() -> Result[ChecksDocument]:
     """List every check with its code, family and title (``--list``)."""
-    checks = all_checks()
-    cells = [(check.code, check.family, check.title) for check in checks]
-    return Result(
-        "diagnose list",
-        lambda: {"checks": [_row(check) for check in checks]},
-        lambda console: table(console, ("code", "family", "what it looks at"), cells),
+    rows = (
+        CheckRow(code=check.code, family=check.family, title=check.title, page=check.page)
+        for check in all_checks()
     )
+    return Result("diagnose list", ChecksDocument(tuple(rows)))
 
 
-def show_check(code: str) -> Result:
+def show_check(code: str) -> Result[CheckDocument]:
     """Show one check's page (``--explain``).
 
     Raises:
         SplatfixError: ``unknown-check`` (exit code 2).
     """
     check = check_named(code)
-    return Result(
-        "diagnose explain",
-        lambda: {"check": {**_row(check), "predicts": list(check.predicts)}},
-        lambda console: diagnosis.show_check_page(console, check.code, check.family, check.title, check.page),
+    page = CheckPage(
+        code=check.code,
+        family=check.family,
+        title=check.title,
+        page=check.page,
+        predicts=tuple(check.predicts),
     )
-
-
-def _row(check: Check) -> dict[str, Any]:
-    return {"code": check.code, "family": check.family, "title": check.title, "page": check.page}
+    return Result("diagnose explain", CheckDocument(page))

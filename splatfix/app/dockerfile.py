@@ -5,6 +5,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -16,26 +17,24 @@ from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile
 from splatfix.containers.lanes import ToolkitFrom
-from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text, resolved_folder
 from splatfix.core.resources import bundled
-from splatfix.core.step import run
+from splatfix.core.step import Step, run
 from splatfix.core.visible import visible
 from splatfix.facts.checkout import read_checkout
 from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
 from splatfix.knowledge import RequestedTarget
 from splatfix.plan.checkout import many_things
-from splatfix.report.console import escape, marked, prose, show_step
+from splatfix.report.console import escape, marked, notes, prose, show_todo
+from splatfix.report.forms import writes
 from splatfix.report.marks import Mark
 
 _TOOLKITS = {"image": ToolkitFrom.IMAGE, "wheels": ToolkitFrom.PYPI}
 _DATA = ("data", "dataset", "datasets", "output", "outputs")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@/-]*")
 """A path in which Docker's rules read no pattern."""
-_WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-"""Of a .dockerignore, as regular expressions."""
 
 
 class DockerfileRequest(Struct, frozen=True):
@@ -53,7 +52,36 @@ class DockerfileRequest(Struct, frozen=True):
     force: bool = False
 
 
-def make_dockerfile(request: DockerfileRequest) -> Result:
+class DockerfileDocument(Struct, frozen=True, kw_only=True):
+    """The image for a checkout, and its files by name."""
+
+    image: CheckoutLane
+    files: dict[str, str]
+    written: tuple[str, ...] = ()
+    """Paths; () where the Dockerfile is only printed."""
+    next_steps: tuple[Step, ...] = ()
+    """What builds it."""
+
+
+@writes(DockerfileDocument)
+def show(console: Console, document: DockerfileDocument) -> None:
+    """Print the Dockerfile; or what was written, why it is as it is, and how to build it."""
+    image = document.image
+    if not document.next_steps:
+        (text,) = document.files.values()
+        console.out(text, end="", highlight=False)
+        return
+    title = f"[bold]{escape(image.lane.description)} for {', '.join(image.lane.targets)}[/]"
+    marked(console, Mark.GOOD, title, indent=0)
+    show_todo(console, document.next_steps, indent=2)
+    for path in document.written:
+        prose(console, "  wrote ", escape(path))
+    for item in image.reasons:
+        prose(console, "  - ", escape(item.text))
+    notes(console, image.notes)
+
+
+def make_dockerfile(request: DockerfileRequest) -> Result[DockerfileDocument]:
     """Plan the image, and print the Dockerfile or write it with what belongs to it; all files or none.
 
     Raises:
@@ -71,11 +99,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     recipe = ImageRecipe(lane, jobs=request.jobs)
     text = text_of(plan, recipe)
     if request.out is None:
-        return Result(
-            "dockerfile",
-            lambda: {"image": to_json(plan), "files": {"Dockerfile": text}, "written": []},
-            lambda console: console.out(text, end="", highlight=False),
-        )
+        return Result("dockerfile", DockerfileDocument(image=plan, files={"Dockerfile": text}))
     copied = SourceFiles(folder)
     deque(copied.walk(), maxlen=0)
     left_out = [item for item in copied.left_out if not item.path.startswith(f"{CONTEXT}/")]
@@ -98,20 +122,8 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     if destination != folder:
         text_of_copy = "The build takes files from the checkout alone, so first"
         steps.insert(0, run("cp", "-r", destination / CONTEXT, folder, text=text_of_copy))
-
-    def show(console: Console) -> None:
-        title = f"[bold]{escape(lane.description)} for {', '.join(lane.targets)}[/]"
-        marked(console, Mark.GOOD, title, indent=0)
-        for step in steps:
-            show_step(console, step, indent=2)
-        for path in written:
-            prose(console, "  wrote ", escape(path))
-        for item in plan.reasons:
-            prose(console, "  - ", escape(item.text))
-        for note in plan.notes:
-            prose(console, "[yellow]Note:[/] ", escape(note))
-
-    return Result("dockerfile", lambda: {"image": to_json(plan), "files": texts, "written": written}, show)
+    document = DockerfileDocument(image=plan, files=texts, written=tuple(written), next_steps=tuple(steps))
+    return Result("dockerfile", document)
 
 
 def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
@@ -171,14 +183,14 @@ def ignored(plan: CheckoutLane, folder: Path, left_out: Iterable[LeftOut] = ()) 
 
 
 def _excludes(rule: str, folder: str) -> bool:
-    """Tell whether a rule of a ``.dockerignore`` leaves out the folder, or one that it lies in (moby/patternmatcher's rules)."""
+    """Tell whether a rule of a ``.dockerignore`` leaves out the folder, or one that it lies in."""
     pattern = rule.strip().strip("/")
     if not pattern or pattern.startswith(("#", "!")):
         return False
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    expression = "".join(_WILDCARDS.get(part) or re.escape(part) for part in parts)
     path = PurePosixPath(folder)
-    return any(re.fullmatch(expression, str(name)) for name in (path, *path.parents))
+    # "**/" stands for no folder too; "*" goes over "/" here, and what Docker reads otherwise is only not repeated
+    either = (pattern, pattern.removeprefix("**/"))
+    return any(fnmatchcase(str(name), form) for name in (path, *path.parents) for form in either)
 
 
 def _write_all(destination: Path, contents: dict[Path, bytes], *, force: bool) -> list[str]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO
 
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.console import Console
 
 from splatfix.app.result import Result
 from splatfix.checks import run_checks, select
@@ -33,8 +31,7 @@ from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
 from splatfix.model.steps import MakeDropin
 from splatfix.plan import Case, rank
 from splatfix.plan.tools import usable_torch
-from splatfix.report import console as consoles
-from splatfix.report import explanation as report
+from splatfix.report.explanation import ExplanationDocument
 
 _COPY_IN_MEMORY = 8 << 20
 """Bytes of a command's output that are kept in memory; more of it goes to a temporary file."""
@@ -58,11 +55,13 @@ class ExplainRequest(Struct, frozen=True):
     """The log itself, where it is no file."""
 
 
-class Explained(Result, frozen=True, kw_only=True):
+class Explained(Result[ExplanationDocument], frozen=True):
     """Why something failed."""
 
-    causes: tuple[FailureCause, ...] = ()
-    """The likeliest first; () where none is recognised."""
+    @property
+    def causes(self) -> tuple[FailureCause, ...]:
+        """The likeliest first; () where none is recognised."""
+        return self.content.causes
 
 
 def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
@@ -76,13 +75,14 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
         facts, facts_from = load(request.facts_file), str(request.facts_file)
     elif request.python is not None:
         facts, facts_from = _facts_here(request.python)
+    exit_code: int = Exit.OK
     command_exit_code: int | None = None
-    explanation: Explanation | None = None
+    explanation = Explanation((), (), 0, 0)  # of a command that succeeded
     if request.command:
         # read twice: by the person as it comes, and for the cause when the command has failed
         with tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY) as copy:
-            command_exit_code = run_and_copy(request.command, copy, quiet=as_json)
-            if command_exit_code:
+            exit_code = command_exit_code = run_and_copy(request.command, copy, quiet=as_json)
+            if exit_code:
                 if facts is None:
                     facts, facts_from = _facts_of_command(request.command)
                 copy.seek(0)
@@ -91,7 +91,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
     exit_code, collect = Exit.OK, list[Step]()
-    if explanation is not None and not explanation.recognised:
+    if command_exit_code != 0 and not explanation.recognised:
         exit_code = Exit.UNDETERMINED
         start = "Give the whole log, from the command on: the cause stands at the first error, not the last."
         again = "For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."
@@ -102,21 +102,22 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
         if explanation.success:
             collect = [say("If something fails after it, give the log of that command.")]
 
-    def data() -> dict[str, Any]:
-        return report.document(
-            explanation, collect=collect, facts=facts_from, command_exit_code=command_exit_code
-        )
-
-    def text(console: Console) -> None:
-        if explanation is not None:  # beside a command's own output, on standard error
-            report.show(consoles.err() if request.command else console, explanation, collect)
-
-    causes = explanation.causes if explanation is not None else ()
+    document = ExplanationDocument(
+        recognised=explanation.recognised,
+        causes=explanation.causes,
+        first_error=explanation.first_error,
+        success=explanation.success,
+        collect=tuple(collect),
+        facts=facts_from,
+        lines_read=explanation.lines_read,
+        bytes_read=explanation.bytes_read,
+        command_exit_code=command_exit_code,
+    )
     code: int = exit_code if command_exit_code is None else command_exit_code
-    return Explained(command="explain", data=data, text=text, exit_code=code, causes=causes)
+    return Explained("explain", document, code)
 
 
-def list_classes(name: str = "") -> Result:
+def list_classes(name: str = "") -> Result[ExplanationDocument]:
     """Every class that can be recognised, or the one of this name.
 
     Raises:
@@ -127,33 +128,22 @@ def list_classes(name: str = "") -> Result:
         classes = tuple(item for item in classes if item.name == spelled(name))
         if not classes:
             raise SplatfixError.of("app.unknown-class", name=name)
-
-    def text(console: Console) -> None:
-        if name:
-            report.show_class(console, classes[0])
-        else:
-            report.show_list(console, classes)
-
-    return Result("explain", lambda: report.document(None, classes=classes), text)
+    return Result("explain", ExplanationDocument(classes=tuple(classes)))
 
 
-@contextmanager
-def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
-    """Open a log as bytes: a file, or standard input."""
+def _opened(request: ExplainRequest) -> IO[bytes]:
+    """Open a log as bytes: a text, a file, or standard input."""
     path = request.log
     if request.words:
-        yield io.BytesIO(request.words.encode("utf-8", "replace"))
-    elif path is None or str(path) == "-":
+        return io.BytesIO(request.words.encode("utf-8", "replace"))
+    if path is None or str(path) == "-":
         if sys.stdin is None or sys.stdin.isatty():
             raise SplatfixError.of("app.no-log")
-        yield sys.stdin.buffer
-    else:
-        try:
-            stream = path.open("rb")
-        except OSError as error:
-            raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
-        with stream:
-            yield stream
+        return sys.stdin.buffer
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
 
 
 def _facts_here(python: str | None) -> tuple[Facts, str]:

@@ -1,19 +1,18 @@
 """``splatfix install``: plan, explain, and execute an installation that can be undone."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.app.interrupts import environment_state, on_interrupt
+from splatfix.app.measure import measured
 from splatfix.app.options import lanes
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
+from splatfix.app.revert import revert_step
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
@@ -37,13 +36,10 @@ from splatfix.plan import Request as Request  # built by the command line
 from splatfix.plan.checkout import NoExtension, absolute, many_things
 from splatfix.plan.rank import best, rank, rank_request
 from splatfix.report import console, installation
-from splatfix.report.options import show_options
+from splatfix.report.installation import InstallDocument
 from splatfix.report.progress import install_progress, one_line
 from splatfix.wheels.web import Web, WebError
 from splatfix.wheels.web import without_login as without_login  # what the command line keeps of an index
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NO_CHANGE = "Nothing was changed: this is a dry run. Install with"
 
@@ -79,16 +75,21 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
         return self.install.sources or (".",)
 
 
-class Planned(Result, frozen=True, kw_only=True):
+class Planned(Result[InstallDocument], frozen=True):
     """What would be installed, and which options there are; nothing was changed."""
 
-    plan: Plan | None = None
-    """The installation of the sources; None where none were named or they cannot be installed as they are."""
-    options: Options | None = None
-    """All options of the machine, ranked; None where only the plan was asked for."""
+    @property
+    def plan(self) -> Plan | None:
+        """The installation of the sources; None where none were named or they cannot be installed as they are."""
+        return self.content.plan
+
+    @property
+    def options(self) -> Options | None:
+        """All options of the machine, ranked; None where only the plan was asked for."""
+        return self.content.options
 
 
-def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
+def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result[InstallDocument]:
     """Build, install, verify the kernels on the GPU where there is one, and undo it all if they compute wrongly.
 
     Args:
@@ -112,7 +113,9 @@ def require_downloads(plan: Plan) -> None:
         SplatfixError: ``download-unreachable``.
     """
     for step in plan.executed:
-        for address, package in step.downloads.items() if isinstance(step, BuildWheel) else ():
+        if not isinstance(step, BuildWheel):
+            continue
+        for address, package in step.downloads.items():
             try:
                 Web([address]).reach(without_login(address))
             except WebError as error:
@@ -132,15 +135,12 @@ def carried_out(
     request: InstallRequest,
     confirm: Callable[[str], None],
     wheels: Prebuilt = NO_WHEELS,
-) -> Result:
+) -> Result[InstallDocument]:
     """Show a plan, ask, execute it, and verify the kernels on the GPU where there is one.
 
     Raises:
         SplatfixError: as :func:`install`.
     """
-    # slow to import, and needed only where something is really installed
-    from splatfix.app.measure import measured
-
     if not request.as_json:
         installation.show_plan(console.out(), plan, why=request.why, verbose=request.verbose)
         confirm("Go ahead?")
@@ -154,13 +154,8 @@ def carried_out(
             plan, facts, progress=progress, cache=cache, reinstall=request.reinstall, fetchers=wheels.fetchers
         )
         outcome = measured(done, facts, revert)
-    return Result(
-        "install",
-        lambda: installation.install_document(outcome=outcome),
-        lambda console: installation.show_outcome(
-            console, outcome, next_steps(outcome, facts), verbose=request.verbose
-        ),
-    )
+    document = InstallDocument(outcome=outcome, next_steps=next_steps(outcome, facts))
+    return Result("install", document, verbose=request.verbose)
 
 
 def plan(request: InstallRequest) -> Planned:
@@ -178,7 +173,9 @@ def plan(request: InstallRequest) -> Planned:
     return shown(plan, dry_run=True, verbose=request.verbose)
 
 
-def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *, dry_run: bool) -> Result:
+def repair(
+    name: str, request: InstallRequest, confirm: Callable[[str], None], *, dry_run: bool
+) -> Result[InstallDocument]:
     """Install the same version of one package again, whatever its files are now (``--repair``).
 
     Raises:
@@ -197,14 +194,10 @@ def shown(
     plan: Plan, *, dry_run: bool = False, execute_it: Step | None = None, verbose: bool = False
 ) -> Planned:
     """Show a plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
+    steps: tuple[Step, ...] = ()
     if plan.steps:
-        execute_it = execute_it or install_step(plan)
-    return Planned(
-        command="install",
-        data=lambda: installation.install_document(plan=plan, dry_run=dry_run),
-        text=lambda console: installation.show_plan(console, plan, execute_it, verbose=verbose),
-        plan=plan,
-    )
+        steps = (execute_it or install_step(plan),)
+    return Planned("install", InstallDocument(plan=plan, dry_run=dry_run, next_steps=steps), verbose=verbose)
 
 
 def explain(request: InstallRequest) -> Planned:
@@ -243,8 +236,9 @@ def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
     """
     options, best = ranking.options, ranking.best
     plan, problem, exit_code = None, None, Exit.OK
+    steps: tuple[Step, ...] = ()
     if isinstance(best, Plan):
-        plan = best
+        plan, steps = best, (install_step(best),)
     elif best:
         problem, exit_code = best.error(), best.exit_code
     elif not options.available:
@@ -258,24 +252,14 @@ def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
                 if refusal and problem is None:
                     problem, exit_code = refusal.error(), refusal.exit_code
 
-    def text(console: Console) -> None:
-        if plan:
-            installation.show_plan(console, plan, install_step(plan), why=True)
-            console.print()
-        installation.show_inquiries(console, inquiries)
-        show_options(console, options)
-
-    return Planned(
-        command="install",
-        data=lambda: installation.install_document(
-            plan=plan, options=options, inquiries=inquiries, dry_run=True
-        ),
-        text=text,
-        exit_code=exit_code,
-        error=problem,
+    document = InstallDocument(
+        dry_run=True,
         plan=plan,
         options=options,
+        inquiries=tuple(inquiries),
+        next_steps=steps,
     )
+    return Planned("install", document, exit_code, problem)
 
 
 def _prepare(
@@ -382,14 +366,19 @@ def install_step(plan: Plan) -> Step:
 
 
 def next_steps(outcome: InstallOutcome, facts: Facts) -> tuple[Step, ...]:
-    """Return what to run next: training where kernels were verified on the GPU, else their verification, where there is a
-    reference for one of them; () where nothing was changed."""
+    """Return what to run next, and what undoes it: training where kernels were verified on the GPU, else their verification,
+    where there is a reference for one of them; () where nothing was changed."""
+    python = outcome.plan.python
+    undo = revert_step(outcome.entry, python, "Undo with")
+    if not outcome.items:  # what is installed was edited
+        return (undo,)
     if all(item.up_to_date for item in outcome.items):
         return ()
-    python = outcome.plan.python
     if not any(has_reference(item.subject) for item in outcome.items):
-        return (run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment"),)
+        look = run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment")
+        return look, undo
     rungs = [rung for item in outcome.items for rung in item.proof]
     if any(rung.name is RungName.COMPUTES and rung.reached for rung in rungs):
-        return training_steps(facts, "--python", python)
-    return (run("splatfix", "certify", "--level", "2", "--python", python, text="Next: check accuracy"),)
+        return *training_steps(facts, "--python", python), undo
+    check = run("splatfix", "certify", "--level", "2", "--python", python, text="Next: check accuracy")
+    return check, undo

@@ -1,13 +1,12 @@
 """What a command says when Ctrl-C or SIGTERM ended it: one sentence about the state it leaves behind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from splatfix.core.step import Command
 from splatfix.core.visible import visible
+from splatfix.install import EntryStatus, Journal
 
 
 @contextmanager
@@ -23,8 +22,6 @@ def on_interrupt(message: str | Callable[[], str]) -> Iterator[None]:
 def environment_state(prefix: Path, python: str) -> Callable[[], str]:
     """Return what says after an interrupted ``install`` or ``revert`` in which state the environment is, by its journal as it was
     and as it is then; with the commands to go on with, a line each."""
-    from splatfix.install import EntryStatus, Journal
-
     journal, folder = Journal(prefix / ".splatfix"), visible(str(prefix))
     before = {item.id: item.status for item in journal.entries()}
 

@@ -4,8 +4,11 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
+from rich.console import Console
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.report import merge
@@ -14,32 +17,38 @@ from splatfix.certify import report_lock
 from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
 from splatfix.containers import Lane, find_lane, load_lanes
 from splatfix.containers import certify_in_container as certify_in_lane
-from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.report import certificate
+from splatfix.report.certificate import LaneCertificateDocument
 from splatfix.report.console import err, show_error, table
-from splatfix.report.documents import ENVELOPE
-from splatfix.report.progress import lanes as lanes_progress
+from splatfix.report.forms import ENVELOPE, writes
+from splatfix.report.merging import MergeDocument
 
 # A refused environment is a result; wrong usage and a missing engine say nothing of any environment.
 _WORST_FIRST = (Exit.FAILURE, Exit.USAGE, Exit.UNDETERMINED)
 
 
-def list_lanes() -> Result:
+class LanesDocument(Struct, frozen=True):
     """Every lane: what it builds with, whether it needs a GPU, and what it can prove without one."""
-    lanes = load_lanes().values()
+
+    lanes: tuple[Lane, ...]
+
+
+def list_lanes() -> Result[LanesDocument]:
+    """List every lane."""
+    return Result("certify lanes", LanesDocument(tuple(load_lanes().values())))
+
+
+@writes(LanesDocument)
+def show_lanes(console: Console, document: LanesDocument) -> None:
+    """Print a line for each."""
     rows = []
-    for lane in lanes:
+    for lane in document.lanes:
         torch, targets = lane.torch.removeprefix("torch=="), ", ".join(lane.targets) or "-"
         rows.append((lane.name, torch, lane.gpu.value, targets, lane.description))
-    return Result(
-        "certify lanes",
-        lambda: {"lanes": [to_json(lane) for lane in lanes]},
-        lambda console: table(console, ("lane", "torch", "GPU", "builds for", "for"), rows),
-    )
+    table(console, ("lane", "torch", "GPU", "builds for", "for"), rows)
 
 
-def certify_in_container(request: ContainerRequest) -> Result:
+def certify_in_container(request: ContainerRequest) -> Result[Any]:
     """Build the lanes' images, certify inside them, and bring the reports back; several lanes end in one merged matrix.
 
     Raises:
@@ -49,21 +58,20 @@ def certify_in_container(request: ContainerRequest) -> Result:
     lanes = [find_lane(name) for name in request.lanes]
     several = len(lanes) > 1
 
-    def certify(lane: Lane) -> Result:
+    def certify(lane: Lane) -> Result[LaneCertificateDocument]:
         out = request.out / lane.name if several else request.out
         # several are in a folder that is locked
         with nullcontext() if several else report_lock(out):
             made, exit_code = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name))
         content = {name: value for name, value in made.items() if name not in ENVELOPE}
-        page = out / "certificate.html"
-        return Result(
-            str(made.get("command", "certify")),
-            lambda: content,
-            lambda console: certificate.show_from_container(console, content, lane.name, page),
-            exit_code,
-        )
+        document = LaneCertificateDocument(lane.name, str(out / "certificate.html"), content)
+        return Result(str(made.get("command", "certify")), document, exit_code)
 
-    tell = lanes_progress(err(), request.lanes)
+    def tell(name: str, line: str) -> None:
+        # the output of a container build: its own colours and brackets are no markup of ours
+        label = f"{name}: " if several else ""
+        err().print(f"{label}{line}", style="dim", markup=False, soft_wrap=True)
+
     with on_interrupt("Interrupted: nothing was certified."):
         if not several:
             return certify(lanes[0])
@@ -71,10 +79,12 @@ def certify_in_container(request: ContainerRequest) -> Result:
             return _merged(request.out, _all(lanes, certify))
 
 
-def _all(lanes: Sequence[Lane], certify: Callable[[Lane], Result]) -> dict[str, Result | SplatfixError]:
+def _all(
+    lanes: Sequence[Lane], certify: Callable[[Lane], Result[Any]]
+) -> dict[str, Result[Any] | SplatfixError]:
     """Return what became of each lane; with Ctrl-C, of those that had ended before, if there are any. What ends a lane without
     a certificate is shown at once."""
-    outcomes: dict[str, Result | SplatfixError] = {}
+    outcomes: dict[str, Result[Any] | SplatfixError] = {}
     try:
         for lane in lanes:
             try:
@@ -92,7 +102,7 @@ def _all(lanes: Sequence[Lane], certify: Callable[[Lane], Result]) -> dict[str, 
     return {lane.name: outcomes.get(lane.name, stopped) for lane in lanes}
 
 
-def _merged(out: Path, outcomes: dict[str, Result | SplatfixError]) -> Result:
+def _merged(out: Path, outcomes: dict[str, Result[Any] | SplatfixError]) -> Result[MergeDocument]:
     """Merge the certificates, with the lanes that gave none; the exit code is that of the worst."""
     refused = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SplatfixError)}
     result = merge([out / name for name in outcomes if name not in refused], out, refused)

@@ -7,91 +7,97 @@ import html
 import io
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
+from rich.console import Console
 
+from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import dumps
 from splatfix.core.redact import without_credentials
 from splatfix.core.streams import discard_output
 from splatfix.knowledge import Arch, RequestedTarget, parse_requested, parse_targets
-from splatfix.report.documents import envelope
+from splatfix.report import console as consoles
+from splatfix.report.forms import envelope, writer_of
 
-if TYPE_CHECKING:
-    from rich.console import Console
+T = TypeVar("T", bound=Struct)
 
 _PAGE_WIDTH = 100
 """Columns of the text of a result that is no terminal's."""
 
 
-class Result(Struct, frozen=True):
-    """The outcome of one command.
-
-    ``data`` and ``text`` are functions because only one of them is needed, and either can take a while.
-    """
+class Result(Struct, Generic[T], frozen=True):
+    """The outcome of one command: a document and an exit code."""
 
     command: str
-    data: Callable[[], Mapping[str, Any]]
-    """Content of the JSON document, the envelope left out."""
-    text: Callable[[Console], None]
-    """Writes the same content for people."""
+    content: T
+    """The document without its envelope. Every form is made of it alone, see :mod:`splatfix.report.forms`."""
     exit_code: int = Exit.OK
     error: SplatfixError | None = None
     """A problem that ended the command although it has something to show."""
-    forms: Mapping[str, Callable[[], str]] = field(default_factory=dict)
-    """Other forms of the same, by name."""
+    verbose: bool = False
+    """``-v``: the text leaves nothing out."""
 
     def document(self) -> dict[str, Any]:
-        """The JSON document that ``--json`` prints."""
-        return envelope(self.command, self.exit_code, self.data(), self.error)
+        """Return the JSON document that ``--json`` prints."""
+        return envelope(self.command, self.exit_code, to_json(self.content), self.error)
 
-    def __reduce__(self) -> Any:
-        raise TypeError("A result holds functions that make its texts: pickle its document() instead.")
+    def show(self, console: Console) -> None:
+        """Write the text for people."""
+        write = writer_of(self.content, "text")
+        assert write is not None, "every document has a text"
+        if self.verbose:
+            write(console, self.content, verbose=True)
+        else:  # most commands have no -v
+            write(console, self.content)
+
+    def form(self, name: str) -> str:
+        """Return it as ``markdown``, ``html`` or ``github``."""
+        write = writer_of(self.content, name)
+        assert write is not None, "the command line offers those that there are"
+        return str(write(self.content))
 
     def __repr__(self) -> str:
         return f"<splatfix {self.command}, exit code {int(self.exit_code)}; print() shows it>"
 
     def __str__(self) -> str:
-        """The text that the command prints, in lines of 100 columns."""
+        """Return the text that the command prints, in lines of 100 columns."""
         return self._printed().export_text().rstrip()
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: its page where it has one, else the text with its colors."""
-        if "html" in self.forms:
-            page = html.escape(self.forms["html"]())
+        if writer_of(self.content, "html"):
+            page = html.escape(self.form("html"))
             return f'<iframe srcdoc="{page}" style="width:100%;height:80vh;border:0"></iframe>'
         # without a background: the notebook's own may be light or dark
         frame = '<pre style="white-space:pre-wrap">{code}</pre>'
         return self._printed().export_html(inline_styles=True, code_format=frame)
 
     def _printed(self) -> Console:
-        console: Console = _consoles().page(io.StringIO(), _PAGE_WIDTH, record=True)
-        self.text(console)
+        console = consoles.page(io.StringIO(), _PAGE_WIDTH, record=True)
+        self.show(console)
         if self.error is not None:
-            _consoles().show_error(self.error, console)
+            consoles.show_error(self.error, console)
         return console
 
 
-def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
-    """Show a result on standard output, as text where neither JSON nor one of its forms is asked for; returns the exit code
-    of the process."""
-    if form in result.forms:
-        _write(result.forms[form]())
-    elif as_json:
+def deliver(result: Result[Any], *, as_json: bool, form: str = "text") -> int:
+    """Write a result to standard output, as JSON or in one of its forms; return the exit code of the process."""
+    if as_json:
         _write(dumps(result.document()))
+    elif form != "text":
+        _write(result.form(form))
     else:
-        consoles = _consoles()
-        result.text(consoles.out())
+        result.show(consoles.out())
         if result.error is not None:
             consoles.show_error(result.error)
     return int(result.exit_code)
 
 
 def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int:
-    """Show an error that ended a command; returns the exit code of the process."""
+    """Write an error that ended a command; return the exit code of the process."""
     if as_json:
         try:
             _write(dumps(envelope(command, problem.exit_code, {}, problem)))
@@ -101,7 +107,7 @@ def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int
         else:
             return int(problem.exit_code)
     with contextlib.suppress(OSError):  # standard error is gone too
-        _consoles().show_error(problem)
+        consoles.show_error(problem)
     return int(problem.exit_code)
 
 
@@ -112,22 +118,14 @@ def _write(text: str) -> None:
     sys.stdout.write(text)
 
 
-def _consoles() -> ModuleType:
-    # --help and --version import this module, and need none of rich's console
-    from splatfix.report import console
-
-    return console
-
-
 def show_traceback() -> None:
     """Print the traceback of the exception at hand on standard error."""
     text = without_credentials(traceback.format_exc())
-    _consoles().err().print(text, markup=False, soft_wrap=True)
+    consoles.err().print(text, markup=False, soft_wrap=True)
 
 
 def show_message(text: str) -> None:
     """Print lines on standard error; those that begin with a ``$`` are commands and stay whole."""
-    consoles = _consoles()
     for line in text.split("\n"):
         if line.lstrip().startswith("$ "):
             consoles.err().print(line, markup=False, soft_wrap=True)
@@ -137,7 +135,6 @@ def show_message(text: str) -> None:
 
 def show_question(question: str) -> None:
     """Print a question on standard output; the answer is typed behind it."""
-    consoles = _consoles()
     consoles.out().print(consoles.escape(question), end="", soft_wrap=True)
     consoles.out().file.flush()
 
@@ -184,4 +181,4 @@ def _each(targets: Iterable[str] | None) -> Iterable[str]:
 
 def is_terminal() -> bool:
     """Standard output is a terminal, so that somebody can be asked."""
-    return bool(_consoles().out().is_terminal)
+    return bool(consoles.out().is_terminal)

@@ -1,69 +1,66 @@
 """``splatfix revert``: put an environment back to what it was before an installation."""
 
-from rich.console import Console
-
 from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.result import Result, target_python
-from splatfix.core.step import run
+from splatfix.core.step import Step, run
+from splatfix.core.words import counted
 from splatfix.install import Journal, RevertOutcome, WheelCache, revert_all
 from splatfix.install import revert as revert_one
 from splatfix.install.environment import open_environment
-from splatfix.report import console as consoles
-from splatfix.report import installation
-from splatfix.report.console import show_step
+from splatfix.report.installation import RevertDocument
 
 
-def show_journal(python: str | None) -> Result:
-    """What splatfix has changed in an environment."""
+def show_journal(python: str | None) -> Result[RevertDocument]:
+    """List what splatfix has changed in an environment."""
     interpreter = target_python(python)
-    entries = Journal(open_environment(interpreter).state_folder).entries()
-    return Result(
-        "revert",
-        lambda: installation.revert_document((), entries),
-        lambda console: installation.show_journal(console, entries, python or interpreter, interpreter),
-    )
+    entries = tuple(Journal(open_environment(interpreter).state_folder).entries())
+    steps: tuple[Step, ...] = ()
+    if active := [entry for entry in entries if entry.active]:
+        steps = (revert_step(active[-1].id, interpreter, "Undo the latest with"),)
+    document = RevertDocument(environment=python or interpreter, journal=entries, next_steps=steps)
+    return Result("revert", document)
 
 
 def revert(
-    python: str | None,
-    entry: str | None,
-    *,
-    everything: bool = False,
-    dry_run: bool = False,
-    as_json: bool = False,
-) -> Result:
-    """Undo one installation, or all of them, newest first; each is shown as soon as it is undone.
+    python: str | None, entry: str | None, *, everything: bool = False, dry_run: bool = False
+) -> Result[RevertDocument]:
+    """Undo one installation, or all of them, newest first.
 
     Raises:
-        SplatfixError: no such entry, or an environment that does not allow it.
+        SplatfixError: no such entry, or an environment that does not allow it; of several it says which were undone before.
     """
-
-    def show(outcome: RevertOutcome) -> None:
-        if not as_json and not dry_run:
-            installation.show_revert(consoles.out(), outcome)
-
-    def text(console: Console) -> None:
-        if not outcomes:
-            installation.show_nothing_to_revert(console, python or interpreter)
-        elif dry_run:
-            which = "--all" if everything else outcomes[0].entry.partition("-")[0]
-            argv = ("splatfix", "revert", which, "--python", interpreter)
-            show_step(
-                console, run(*argv, text="Nothing was changed: this is a dry run. Revert with"), indent=0
-            )
-            for outcome in outcomes:
-                installation.show_revert(console, outcome)
-        elif not any(one.active for one in Journal(environment.state_folder).entries()):
-            cache = WheelCache()
-            installation.show_left(console, cache.folder, cache.entries())
-
     interpreter = target_python(python)
     environment = open_environment(interpreter)
     # what an interrupt is told of is what differs from now
     with on_interrupt(environment_state(environment.prefix, interpreter)):
+        outcomes: tuple[RevertOutcome, ...]
         if everything:
-            outcomes = tuple(revert_all(interpreter, dry_run=dry_run, each=show))
+            outcomes = revert_all(interpreter, dry_run=dry_run)
         else:
             outcomes = (revert_one(interpreter, entry, dry_run=dry_run),)
-            show(outcomes[0])
-    return Result("revert", lambda: installation.revert_document(outcomes), text)
+    steps: tuple[Step, ...] = ()
+    if dry_run and outcomes:
+        which = "--all" if everything else outcomes[0].entry
+        steps = (revert_step(which, interpreter, "Nothing was changed: this is a dry run. Revert with"),)
+    elif outcomes and not any(one.active for one in Journal(environment.state_folder).entries()):
+        steps = _left()
+    document = RevertDocument(environment=python or interpreter, outcomes=outcomes, next_steps=steps)
+    return Result("revert", document)
+
+
+def revert_step(entry: str, python: str, text: str) -> Step:
+    """Return the command that undoes a journal entry: its number is enough, the id's date and name are for people."""
+    which = entry.partition("-")[0] or entry  # or --all
+    return run("splatfix", "revert", which, "--python", python, text=text)
+
+
+def _left() -> tuple[Step, ...]:
+    """Say what stays outside of an environment in which nothing of splatfix is left; () where there is none of it."""
+    # who removes splatfix wants his disk back, and would not guess where a gigabyte of wheels lies
+    cache = WheelCache()
+    wheels = cache.entries()
+    if not wheels:
+        return ()
+    amount = f"{counted(len(wheels), 'built wheel')}, {sum(item.size for item in wheels) / 2**20:.1f} MiB"
+    text = f"Kept in {cache.folder}, so that installing again takes seconds: {amount}. Remove with"
+    return (run("splatfix", "cache", "clear", text=text),)

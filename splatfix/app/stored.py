@@ -13,11 +13,11 @@ from msgspec import Struct
 from splatfix import __version__
 from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.codec import from_json, parse_json
-from splatfix.core.errors import Rejected, require
+from splatfix.core.errors import Rejected
 from splatfix.core.reading import read_bytes
 from splatfix.model import Facts
 from splatfix.model.option import Options
-from splatfix.report.documents import SCHEMA_VERSION
+from splatfix.report.forms import SCHEMA_VERSION
 
 NAME = "certificate.json"
 
@@ -28,21 +28,11 @@ class Stored(Struct, frozen=True):
     path: Path
     sha256: str
     document: Mapping[str, Any]
-    """As it was written."""
+    """As it was written, without the facts of the machine where they were not asked for."""
     certificate: Certificate
     options: Options | None
-
-    @property
-    def facts(self) -> Facts:
-        """Those of the machine.
-
-        Raises:
-            SplatfixError: ``not-a-certificate`` (exit code 2).
-        """
-        try:
-            return from_json(Facts, self.document.get("facts"))
-        except ValueError as error:
-            return require(_changed(self.path, self.document, error))
+    facts: Facts | None
+    """None where they were not asked for: they are the largest part."""
 
     @property
     def python(self) -> str | None:
@@ -53,7 +43,7 @@ class Stored(Struct, frozen=True):
         return argv[argv.index("--python") + 1]
 
 
-def read_stored(path: Path) -> Stored | Rejected:
+def read_stored(path: Path, *, with_facts: bool = False) -> Stored | Rejected:
     """Read a certificate.json, or the one in a report folder; rejected with exit code 2."""
     file = path / NAME if path.is_dir() else path
     if file != path and not os.path.lexists(file):
@@ -63,7 +53,9 @@ def read_stored(path: Path) -> Stored | Rejected:
         reason = content.reason if content else "No such file or directory"
         return Rejected.of("app.unreadable-certificate", path=file, reason=reason)
     try:
-        document = msgspec.json.decode(content)
+        members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        texts = {name: bytes(raw).decode() for name, raw in members.items() if with_facts or name != "facts"}
+        document = {name: parse_json(text) for name, text in texts.items()}
     except (ValueError, RecursionError):  # damaged, which this says, or with names that are no UTF-8
         try:
             document = parse_json(content.decode("utf-8-sig"))
@@ -84,6 +76,7 @@ def read_stored(path: Path) -> Stored | Rejected:
         parts = {name: document[name] for name in Certificate.__struct_encode_fields__ if name in document}
         certificate = from_json(Certificate, parts)
         options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
+        facts = from_json(Facts, document.get("facts")) if with_facts else None
         datetime.fromisoformat(certificate.issued)
         folder = file.parent.resolve()
         for scene in certificate.scenes:
@@ -92,11 +85,5 @@ def read_stored(path: Path) -> Stored | Rejected:
                 if not Path(folder, name).resolve().is_relative_to(folder):
                     raise ValueError(f"{name!a} leads out of the report folder")
     except ValueError as error:
-        return _changed(file, document, error)
-    return Stored(file, hashlib.sha256(content).hexdigest(), document, certificate, options)
-
-
-def _changed(file: Path, document: Mapping[str, Any], error: ValueError) -> Rejected:
-    return Rejected.of(
-        "app.changed-certificate", file=file, version=document["splatfix_version"], error=error
-    )
+        return Rejected.of("app.changed-certificate", file=file, version=by, error=error)
+    return Stored(file, hashlib.sha256(content).hexdigest(), document, certificate, options, facts)

@@ -1,7 +1,5 @@
 """``splatfix vram``: whether a training fits a card, how large it gets, how long it takes, and what to change."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
+from splatfix.app.calibrate import calibrated
 from splatfix.app.result import Result, show_message
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
@@ -16,14 +15,13 @@ from splatfix.budget.memory import card_phases, host_phases
 from splatfix.budget.model import IN_VIEW, LIMIT, Budget, Card, Expected, Need, Phase, Span, Verdict
 from splatfix.checks.scene.size import SceneSize, read_scene_size
 from splatfix.context import make_context
-from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.core.reading import is_folder
 from splatfix.facts.scene.reader import scenes_below
 from splatfix.knowledge.scene_readers import scene_readers
 from splatfix.knowledge.vram import card_memory, families, known_names, near_cards, settings_of, stack_memory
-from splatfix.report import vram as report
+from splatfix.report.vram import budget_page
 
 _EXITS: Mapping[Verdict, Exit] = {
     Verdict.FITS: Exit.OK,
@@ -55,7 +53,7 @@ class VramRequest(Struct, frozen=True):
     verbose: bool = False
 
 
-def foretell(request: VramRequest) -> Result:
+def foretell(request: VramRequest) -> Result[Budget]:
     """Foretell a training, by its numbers or by a scene's folder; of a folder of scenes by the one with the most pixels.
 
     Raises:
@@ -80,8 +78,6 @@ def foretell(request: VramRequest) -> Result:
     card = _card(request, on_cpu=stack.family == "smoke")
     note = ""
     if request.calibrate:
-        from splatfix.app.calibrate import calibrated  # it brings the room of certify along
-
         need, note = calibrated(need, request.scene, request.python)
     expected = gaussians_expected(need, request.budget, request.iterations)
     if note and need.gaussians.high and not (request.gaussians or request.budget):
@@ -114,13 +110,8 @@ def foretell(request: VramRequest) -> Result:
         calibration=note,
     )
     if request.html is not None:
-        write_text(request.html, report.page(budget))
-    return Result(
-        "vram",
-        lambda: to_json(budget),
-        lambda console: report.show(console, budget, verbose=request.verbose),
-        _EXITS[verdict],
-    )
+        write_text(request.html, budget_page(budget))
+    return Result("vram", budget, _EXITS[verdict], verbose=request.verbose)
 
 
 def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:

@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.record import HostPeaks, TrainingRecord
 from splatfix.certify.model import (
     Certificate,
@@ -17,7 +18,7 @@ from splatfix.certify.model import (
 )
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
-from splatfix.knowledge.published import Method, methods, public_scenes
+from splatfix.knowledge.published import Method, methods
 
 QUALITY_TOLERANCE = 0.005
 """Relative: held-out PSNR and SSIM may fall by half a percent. On the CPU two runs of one seed are equal; of full trainings
@@ -133,7 +134,7 @@ def _other_conditions(run: SceneRun, method: Method) -> str:
     """In which conditions a training differs from a method's; "" where in none."""
     config, done = run.record.config, run.record.iterations
     train, test = len(run.record.split.train), len(run.record.split.test)
-    divisor = public_scenes()[run.scene]
+    divisor = PUBLIC_SCENES[run.scene].divisor
     differences = []
     if done != method.iterations:
         differences.append(f"{counted(done or 0, 'iteration')}, the source {method.iterations}")

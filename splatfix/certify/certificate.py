@@ -11,7 +11,7 @@ from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.code import as_installed, extensions_built
 from splatfix.certify.environment import environment_of
-from splatfix.certify.levels import evaluate
+from splatfix.certify.levels import evaluate, left_out
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
     CONSEQUENCES,
@@ -62,15 +62,18 @@ def suite_certificate(
     comparison = compare(runs, subject.baseline, subject.published)
     proof = evaluate(findings, kernels, runs, comparison, request.renderer, subject.device, built)
     skipped = subject.suite.skipped
+    of_all_scenes = (RungName.TRAINS, RungName.REPRODUCES)
     if measured.not_run and measured.finished:
-        proof = _not_trained(proof, measured.not_run)
+        proof = left_out(proof, of_all_scenes, measured.not_run)
         skipped = (*(Skipped(scene, measured.not_run) for scene in subject.scenes), *skipped)
-    if not measured.finished:
+    if not measured.finished and runs:
         done = f"so far {len(runs)} of {counted(len(subject.scenes), 'scene')}, and nothing failed"
-        if not runs:
-            done = "no scene was trained to its end yet"
-        proof = _not_trained(proof, done, unless_failed=bool(runs))
-    proof = run_levels.only_of_level(proof, request.level)
+        proof = left_out(proof, of_all_scenes, done, unless_failed=True)
+    elif not measured.finished:
+        proof = left_out(proof, of_all_scenes, "no scene was trained to its end yet")
+    if request.level in run_levels.NOT_PART:
+        why = f"not part of run level {request.level}"
+        proof = left_out(proof, run_levels.NOT_PART[request.level], why)
     diagnosis: tuple[Criterion, ...] = ()
     if request.level is not None:
         diagnosis = run_levels.diagnosed(findings, subject.device)
@@ -80,7 +83,7 @@ def suite_certificate(
     reasons = (*altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
     verdict = verdict_of(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
-    opening = run_levels.opening(request.level, subject.device, subject.suite, diagnosis, verdict)
+    opening = run_levels.opening(request.level, subject.device, diagnosis, verdict)
     idle = idle_gpu(facts, subject.device)
     summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
     return Certificate(
@@ -103,17 +106,6 @@ def suite_certificate(
         level=request.level,
         diagnosis=(*code, *diagnosis),
     )
-
-
-def _not_trained(proof: Sequence[Rung], why: str, *, unless_failed: bool = False) -> tuple[Rung, ...]:
-    """Leave open what is true of all scenes only; a failure of one that was trained stays."""
-    rungs = []
-    for rung in proof:
-        of_all = rung.name in (RungName.TRAINS, RungName.REPRODUCES)
-        if of_all and (rung.reached or not unless_failed):
-            rung = replace(rung, reached=None, shown_by=why)
-        rungs.append(rung)
-    return tuple(rungs)
 
 
 def incomplete(

@@ -1,6 +1,6 @@
 """The levels of proof: which of them a certification verified, and on what evidence."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -27,7 +27,7 @@ def evaluate(
         # an extension that did not train is no evidence; that it cannot run here refuses the environment all the same
         apart = renderer == "torch" and bool(scenes)
         judged = [item for item in findings if item.status is Status.FAIL or not apart]
-        plain = renderer == "torch" or rendered_in_torch(scenes)
+        plain = bool(scenes) and (renderer == "torch" or rendered_in_torch(scenes))
         built = _built(judged if device != "cpu" else (), plain=plain)
     return (
         level_resolved(findings, device),
@@ -37,6 +37,18 @@ def evaluate(
         _trains(scenes),
         reproduces(scenes, comparison),
     )
+
+
+def left_out(
+    proof: Sequence[Rung], names: Collection[RungName], why: str, *, unless_failed: bool = False
+) -> tuple[Rung, ...]:
+    """Return the levels with those of these names open, for a reason; with ``unless_failed`` a failure stays."""
+    rungs = []
+    for rung in proof:
+        if rung.name in names and not (unless_failed and rung.reached is False):
+            rung = replace(rung, reached=None, shown_by=why)
+        rungs.append(rung)
+    return tuple(rungs)
 
 
 def level_resolved(findings: Sequence[Finding], device: str) -> Rung:
@@ -89,7 +101,7 @@ def _built(findings: Sequence[Finding], *, plain: bool, bad: tuple[Status, ...] 
         return Rung(RungName.BUILT, None, "; ".join(summaries[Status.WARN]))
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
-    return Rung(RungName.BUILT, None, "no GPU to compare the CUDA extensions with")
+    return Rung(RungName.BUILT, None, "no CUDA extension was judged: no GPU was used")
 
 
 def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:

@@ -13,8 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from splatfix.certify.criteria.resources import bound_by
-from splatfix.certify.inside.phases import of_a_run
-from splatfix.certify.stacks.child import configure, stage_observer
+from splatfix.certify.stacks.child import stage_observer
 from splatfix.core.files import object_in
 from splatfix.knowledge.dropins import DROPINS
 
@@ -40,7 +39,6 @@ class PhaseCosts(Struct, frozen=True):
 
 def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
     """Return variables with which a command's Python loads the observer, from one folder, to write into another that exists."""
-    stage_observer(staged)
     modules = {item.module.partition(".")[0] for item in DROPINS} | {"gsplat"}
     settings = {
         "out": str(out.resolve()),
@@ -48,27 +46,25 @@ def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
         "cpu": False,
         "extensions": sorted(modules),
     }
-    search_path = os.pathsep.join(filter(None, [str(staged), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": search_path, **configure(out, settings)}
+    return {**os.environ, **stage_observer(staged, settings)}
 
 
 def costs_of(out: Path) -> PhaseCosts | None:
     """Return what was observed; None where no process of the command trained in a Python that loads the observer."""
-    records = [object_in(path) for path in sorted(out.glob("observed-*.json"))]
-    record: Mapping[str, Any] = max(records, key=lambda item: int(item.get("backward", 0)), default={})
-    passes, state = int(record.get("backward", 0)), record.get("phases") or {}
-    seconds = of_a_run(state, passes)
-    if not passes or seconds is None:
+    records = [object_in(path).get("record", {}) for path in sorted(out.glob("observed-*.json"))]
+    record: Mapping[str, Any] = max(records, key=lambda item: int(item.get("iterations", 0)), default={})
+    if not record.get("phases"):
         return None
-    growth = growth_of(out / SERIES)
-    # 0: nothing was allocated on a GPU, or resident memory is not told
-    training, evaluation = (state["memory"].get(name) or None for name in ("train", "eval"))
+    growth, memory = growth_of(out / SERIES), record["memory"]
+    held = {name: memory["host"][name] for name in ("train", "eval")}
+    if memory["cuda"]:
+        held = {name: memory["cuda"][name]["allocated"] for name in ("train", "eval")}
     return PhaseCosts(
-        iterations=passes,
-        seconds={"load": state.get("load") or 0.0, **seconds},
-        bound=bound_by(seconds),
-        training_gb=training and training / GIB,
-        evaluation_gb=evaluation and evaluation / GIB,
+        iterations=record["iterations"],
+        seconds={"load": record["seconds"]["setup"] or 0.0, **record["phases"]},
+        bound=bound_by(record["phases"]),
+        training_gb=held["train"] and held["train"] / GIB,
+        evaluation_gb=held["eval"] and held["eval"] / GIB,
         growth_gb=growth and growth[0],
     )
 

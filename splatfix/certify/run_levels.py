@@ -2,23 +2,20 @@
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, Verdict
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
 from splatfix.certify.scenes import Suite
 from splatfix.checks import check_named
-from splatfix.core.proof import Rung, RungName
-from splatfix.core.words import counted
+from splatfix.core.proof import RungName
 from splatfix.model import Finding, Status
 
 LEVELS = {
-    1: "",
-    2: ", and kernels against float64 references",
-    3: ", kernels, and the quick suite",
-    4: ", kernels, and the {scenes}",
+    1: "the diagnosis. Nothing was computed: no kernel ran and no scene was trained",
+    2: "the diagnosis, and kernels against float64 references. No scene was trained",
+    3: "the diagnosis, kernels, and the quick suite",
+    4: "the diagnosis, kernels, and every scene",
 }
-"""What each run level runs, behind the diagnosis."""
+"""What each run level runs."""
 TRAINS_FROM = 3
 FULL = 4
 FULL_ITERATIONS = 30_000
@@ -43,7 +40,6 @@ _RESULTS = {
     Verdict.NOT_CERTIFIED: "was not passed",
     Verdict.UNDETERMINED: "is undetermined",
 }
-_LIMITS = {1: "Nothing was computed: no kernel ran and no scene was trained.", 2: "No scene was trained."}
 
 
 def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]:
@@ -72,21 +68,6 @@ def on(device: str) -> str:
     return f"on {device}"
 
 
-def only_of_level(proof: Sequence[Rung], level: int | None) -> tuple[Rung, ...]:
-    """The levels of proof, those that the run level does not include as not verified."""
-    left_out = NOT_PART.get(level or 0, ())
-    if not left_out:
-        return tuple(proof)
-    rungs = []
-    for rung in proof:
-        if rung.name in left_out:
-            rung = replace(rung, reached=None, shown_by=f"not part of run level {level}")
-        elif rung.name is RungName.BUILT and rung.reached is None:
-            rung = replace(rung, shown_by="no CUDA extension was judged", needed=True)
-        rungs.append(rung)
-    return tuple(rungs)
-
-
 def left_open(
     level: int | None, suite: Suite, diagnosis: Sequence[Criterion], kernels: Sequence[KernelCheck]
 ) -> tuple[str, ...]:
@@ -103,21 +84,10 @@ def left_open(
     return tuple(left)
 
 
-def opening(
-    level: int | None, device: str, suite: Suite, diagnosis: Sequence[Criterion], verdict: Verdict
-) -> str:
-    """The first sentences of a summary: the run level, what it includes, and below the training ones what it does not show."""
+def opening(level: int | None, device: str, diagnosis: Sequence[Criterion], verdict: Verdict) -> str:
+    """Return the first sentences of a summary: the run level and what it includes; "" without one."""
     if level is None:
         return ""
     warned = sum(item.outcome is Outcome.NOT_MEASURED for item in diagnosis)
-    checked = counted(len(diagnosis), "check")
-    if warned:
-        checked += f", {counted(warned, 'warning')}"
-    where, scenes = "", "standard suite"
-    if level < TRAINS_FROM:  # the summary of a training says where it was
-        where = f" {on(device)}"
-    if suite.data is not None:
-        scenes = "thirteen public scenes"
-    ran = f"the diagnosis ({checked}){LEVELS[level].format(scenes=scenes)}"
-    first = f"Run level {level} of {FULL} {_RESULTS[verdict]}{where}: {ran}."
-    return f"{first} {_LIMITS.get(level, '')}".rstrip()
+    checks = f"Checks: {len(diagnosis)}, warnings: {warned}."
+    return f"Run level {level} of {FULL} {_RESULTS[verdict]} {on(device)}: {LEVELS[level]}. {checks}"

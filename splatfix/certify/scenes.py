@@ -9,13 +9,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from smoke_trainer.data.find import PUBLIC_SCENES, survey
+from smoke_trainer.errors import SmokeTrainerError
+from splatfix.certify.criteria.running import sentence
 from splatfix.certify.model import Skipped
-from splatfix.certify.smoke import list_scenes
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.resources import SMOKE_TRAINER
-from splatfix.core.step import value_options
-from splatfix.knowledge.published import public_scenes
+from splatfix.core.step import say, value_options
 
 SCENE_TIMEOUT = 4 * 3600.0
 
@@ -91,7 +92,6 @@ def sample_suite(
 
 def data_suite(
     root: Path,
-    python: str,
     device: str,
     iterations: int | None = None,
     resolution: int | None = None,
@@ -103,23 +103,32 @@ def data_suite(
     On a GPU each scene has its usual resolution; on a CPU runs are shorter and smaller. Explicit values win.
 
     Raises:
-        SplatfixError: no such folder (exit code 2), no scene in it (3), an environment that cannot run the trainer (3).
+        SplatfixError: the trainer's own: no such folder (exit code 2), no scene in it (3).
     """
     folder = root.absolute()
-    document = list_scenes(folder, python)
+    try:
+        scenes, without = survey(folder)
+    except SmokeTrainerError as error:
+        todo = (say(sentence(error.hint)),) if error.hint else ()
+        raise SplatfixError(
+            error.code,
+            sentence(error.message),
+            meaning=sentence(error.note),
+            todo=todo,
+            exit_code=Exit(error.exit_code),
+        ) from error
     skipped: dict[str, str] = {}
     if every_public:
-        present = {row["name"] for row in document["scenes"] if row["dataset"]}
-        for name in public_scenes():
-            if name not in present:
-                skipped[name] = f"not found in {folder}"
-    # the trainer's own reason says more
-    skipped.update((str(row["name"]), str(row["reason"])) for row in document["skipped"])
+        present = {scene.name for scene in scenes if scene.public}
+        skipped = dict.fromkeys(
+            (name for name in PUBLIC_SCENES if name not in present), f"not found in {folder}"
+        )
+    skipped.update(without)  # the trainer's own reason says more
     if device == "cpu":
         iterations, resolution = iterations or CPU_ITERATIONS, resolution or CPU_WIDTH
     return Suite(
         "data",
-        tuple(str(row["name"]) for row in document["scenes"]),
+        tuple(scene.name for scene in scenes),
         SCENE_TIMEOUT,
         iterations=iterations or GPU_ITERATIONS,
         resolution=resolution,

@@ -1,22 +1,13 @@
-"""The smoke trainer as a child of the target environment: its files, its variables, the scenes it finds, how it ended."""
+"""The smoke trainer as a child of the target environment: its files and its variables."""
 
-import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import splatfix
-from splatfix.certify.criteria.running import sentence
 from splatfix.certify.inside import loaded
-from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.resources import KERNELS, SMOKE_TRAINER
-from splatfix.core.runner import Runner
-from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import say
-
-LISTING_TIMEOUT = 120.0
 
 _PACKAGE = f'''"""The kernels of splatfix, staged for the target environment."""
 
@@ -60,30 +51,3 @@ def child_variables(path: Path) -> dict[str, str]:
     # spinning OpenMP threads are slow where cores are shared
     variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return variables
-
-
-def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict[str, Any]:
-    """Return the ``scenes`` at or below a folder, and known ones that are ``skipped``, as ``smoke_trainer.data`` finds them; an
-    error of that tool is raised as its own.
-
-    Raises:
-        SplatfixError: the tool's own error and exit code; ``environment-not-ready`` (exit code 3) where it did not run.
-    """
-    argv = [python, "-m", "smoke_trainer.data", str(folder), "--json"]
-    with temporary_folder() as staged:
-        variables = child_variables(stage(staged))
-        done = (runner or Runner()).run(argv, timeout=LISTING_TIMEOUT, env=variables)
-    try:
-        document: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        raise SplatfixError.of("certify.environment-not-ready", python=python, reason=done.why()) from None
-    if "error" in document:
-        error = document["error"]
-        raise SplatfixError(
-            str(error["code"]),
-            sentence(error["message"]),
-            meaning=sentence(error["note"]),
-            todo=(say(sentence(error["hint"])),) if error["hint"] else (),
-            exit_code=Exit(document["exit_code"]),
-        )
-    return document

@@ -86,13 +86,13 @@ def smoke_subject(
     method = published_method(request)
     device = device_for(request.device, facts)
     request = replace(request, renderer=renderer_for(request.renderer, device, facts))
-    suite = _suite(request, method, python, device)
+    suite = _suite(request, method, device)
     if baseline is not None:
         require_alike(Path(str(request.baseline)), baseline, request.renderer, device)
     return SmokeSubject(request, python, device, suite, baseline, method.name if method else "")
 
 
-def _suite(request: CertifyRequest, method: Method | None, python: str, device: str) -> Suite:
+def _suite(request: CertifyRequest, method: Method | None, device: str) -> Suite:
     """Return the scenes that were asked for, those of a run level, or none."""
     level = request.level
     if level is not None and level < TRAINS_FROM:
@@ -109,7 +109,7 @@ def _suite(request: CertifyRequest, method: Method | None, python: str, device: 
         length = length or FULL_ITERATIONS
     elif method and device != "cpu":
         length = length or method.iterations
-    suite = data_suite(request.data, python, device, length, request.resolution, every_public=full)
+    suite = data_suite(request.data, device, length, request.resolution, every_public=full)
     if method is None:
         return suite
     return replace(suite, strategy=method.strategy)

@@ -1,7 +1,5 @@
 """Typer commands: parse, call one use case, exit with its code. No logic."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Does it compute, and does it train: ``splatfix certify``, ``monitor`` and ``scenes``."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal, Optional

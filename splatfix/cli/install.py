@@ -1,7 +1,5 @@
 """Make it right, and undo it: ``splatfix install``, ``revert`` and ``cache``."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, Optional
@@ -120,7 +118,7 @@ def revert(
     conflicts.refuse(context)
     if listing:
         finish(use_case.show_journal(python), as_json)
-    reverted = use_case.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json)
+    reverted = use_case.revert(python, entry, everything=everything, dry_run=dry_run)
     finish(reverted, as_json)
 
 

@@ -1,11 +1,6 @@
 """Options that several commands share, so that each has one name and one meaning everywhere; checks of typed paths."""
 
-from __future__ import annotations
-
 import os
-import select
-import signal
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,7 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn, Optional
 
 import typer
 
-from splatfix.app.result import Result, deliver, is_terminal, show_message, show_question
+from splatfix.app.result import Result, deliver, is_terminal
 from splatfix.app.result import archs as archs
 from splatfix.app.result import archs_or_auto as archs_or_auto
 from splatfix.core.errors import SplatfixError, usage_error
@@ -46,7 +41,7 @@ def examples(command: str) -> str:
     return "\n\n".join(f"Example: {line}" for line in _declared()["examples"][command])
 
 
-def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> Callable[[str], list[str]]:
+def names_of(result: Callable[[], Any], rows: str, column: str = "name") -> Callable[[str], list[str]]:
     """What a shell completes: names that a listing shows, the last one behind a comma too.
 
     Args:
@@ -56,7 +51,7 @@ def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> C
 
     def complete(incomplete: str) -> list[str]:
         before, comma, begun = incomplete.rpartition(",")
-        names = [row[column] for row in result().data()[rows]]
+        names = [row[column] for row in result().document()[rows]]
         return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
 
     return complete
@@ -69,7 +64,7 @@ Verbose = Annotated[bool, option("shared.verbose")]
 Format = Annotated[Literal["text", "markdown", "github"], option("shared.format")]
 
 
-def finish(result: Result, as_json: bool, form: str = "") -> NoReturn:
+def finish(result: Result[Any], as_json: bool, form: str = "text") -> NoReturn:
     """Show the result of a use case, and end the command with its exit code."""
     raise typer.Exit(deliver(result, as_json=as_json, form=form))
 
@@ -85,44 +80,22 @@ def one_form(as_json: bool, form: str) -> None:
 
 
 def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:
-    """Ask on a terminal before something is changed; elsewhere nobody could answer."""
+    """Ask on a terminal before something is changed; elsewhere nobody could answer.
+
+    Raises:
+        Abort: the answer is no, or there is none.
+        KeyboardInterrupt: Ctrl-C, with what that means.
+    """
     if yes or not is_terminal():
         return
-    hint = "[Y/n]" if default else "[y/N]"
     try:
-        while True:
-            answer = _answer(f"{question} {hint}: ")
-            if answer in ("y", "yes") or (not answer and default):
-                return
-            if answer in ("n", "no", ""):
-                raise typer.Abort
-            show_message("Please answer y or n.")
-    except KeyboardInterrupt:
-        show_message("")
-        raise KeyboardInterrupt("Interrupted: nothing was changed.") from None
-
-
-def _answer(question: str) -> str:
-    """The line that was typed.
-
-    Python runs a signal handler only after the read that it interrupts, and a signal that comes just before a read does
-    not interrupt it; so this waits for either of the two first.
-    """
-    show_question(question)
-    if os.name == "posix" and sys.stdin.isatty():  # a Windows console cannot be waited for
-        wakes, wakeup = os.pipe()
-        os.set_blocking(wakeup, False)
-        before = signal.set_wakeup_fd(wakeup)
-        try:
-            select.select([sys.stdin, wakes], [], [])
-        finally:
-            signal.set_wakeup_fd(before)
-            os.close(wakes)
-            os.close(wakeup)
-    line = sys.stdin.readline()
-    if not line:
+        agreed = typer.confirm(question, default=default)
+    except typer.Abort as stop:  # for Ctrl-C too
+        if isinstance(stop.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt("Interrupted: nothing was changed.") from None
+        raise
+    if not agreed:
         raise typer.Abort
-    return line.strip().lower()
 
 
 def file_to_write(path: Path | None) -> Path | None:

@@ -1,7 +1,5 @@
 """Will it fit: ``splatfix vram``."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Optional

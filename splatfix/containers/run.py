@@ -30,6 +30,8 @@ OWNER_LABEL = "org.splatfix.owner"
 _GRACE_S = 20
 """For the command to write what it has, once it was told to end."""
 _PROCESSES = 4096
+_TIMED_OUT = (124, 128 + 9)
+"""Exit codes of ``timeout`` after the command's time: it ended when it was told to, or was killed then."""
 _SIGNALLED = (128 + 9, 128 + 15)
 """Exit codes of a command that somebody else killed or stopped."""
 
@@ -111,7 +113,7 @@ def run_in_container(engine: Engine, job: ContainerJob, progress: Callable[[str]
         if interrupted:
             raise KeyboardInterrupt
         last_said = {"log": str(job.log), "last_lines": list(last_lines)}
-        if seconds >= lane.timeout_s:
+        if exit_code in _TIMED_OUT and seconds >= lane.timeout_s:
             raise SplatfixError.of(
                 "containers.container-timeout",
                 seconds=lane.timeout_s,
@@ -172,9 +174,8 @@ def _archive(container: Any, path: str) -> Iterator[tarfile.TarFile]:
         with engine_errors("copying the report"), suppress(sdk().errors.NotFound):
             blocks, _ = container.get_archive(path)
             file.writelines(blocks)
-        file.write(
-            bytes(1024)
-        )  # the end of a tar: what Podman gives of a folder that is not there has no bytes
+        # the end of a tar: what Podman gives of a folder that is not there has no bytes
+        file.write(bytes(1024))
         file.seek(0)
         with tarfile.open(fileobj=file) as tar:
             yield tar

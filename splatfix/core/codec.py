@@ -49,15 +49,13 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> Any:
-    """Return the plain JSON types for a struct, enum, tuple, mapping or scalar.
-
-    What has a form of its own (a step, an architecture) says it by ``to_json``, and reads it by the class method ``from_json``.
-    """
+    """Return the plain JSON types for a struct, enum, tuple, mapping or scalar. What has a form of its own (a step, an
+    architecture) says it by ``to_json``, and reads it by the class method ``from_json``."""
     if hasattr(type(value), "to_json"):
         return value.to_json()
     if isinstance(value, Struct):
-        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        return {encoded: to_json(getattr(value, name)) for encoded, name in names}
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return {encoded: to_json(getattr(value, name)) for name, encoded in names}
     if dataclasses.is_dataclass(value):  # of which msgspec leaves out what has its default
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """What explaining a log gives: ranked causes, each with the lines that prove it."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from splatfix.core.step import Step
 
@@ -24,7 +24,7 @@ class Line(Struct, frozen=True):
 class FailureCause(Struct, frozen=True):
     """One class of failure that fits the log."""
 
-    name: str
+    name: str = field(name="class")
     """The failure class."""
     confidence: float
     """0 to 1: the share of logs with this evidence that have this cause."""
@@ -61,7 +61,7 @@ class Explanation(Struct, frozen=True):
 class KnownClass(Struct, frozen=True):
     """A class of failure that can be recognised."""
 
-    name: str
+    name: str = field(name="class")
     definition: str
     why: str
     fix: str

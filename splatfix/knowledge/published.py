@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from splatfix.knowledge.rows import rows
-from splatfix.knowledge.tables import cached, table
+from splatfix.knowledge.tables import cached
 
 
 class Figures(Struct, frozen=True):
@@ -25,7 +25,8 @@ class Figures(Struct, frozen=True):
 
 
 class Method(Struct, frozen=True):
-    """One method's figures, and the conditions under which they were measured; views are held out as in :func:`public_scenes`."""
+    """One method's figures, and the conditions under which they were measured; every 8th view is held out,
+    in the order of names."""
 
     name: str
     title: str
@@ -51,12 +52,3 @@ class Method(Struct, frozen=True):
 def methods() -> Mapping[str, Method]:
     """All published methods by name."""
     return rows(Method, "published", "methods", "name")
-
-
-@cached
-def public_scenes() -> Mapping[str, int]:
-    """The thirteen public scenes, and the divisor of their image size at which figures are published.
-
-    Every 8th view, in the order of names, is held out. Source: ``full_eval.py`` of the reference implementation.
-    """
-    return {name: row["divisor"] for name, row in table("published")["scenes"].items()}

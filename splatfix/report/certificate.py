@@ -1,135 +1,226 @@
-"""A certificate as JSON and for the terminal; as Markdown it is in :mod:`splatfix.report.markdown`."""
+"""A certificate as JSON, for the terminal, as Markdown, and as GitHub's annotations; its page is in ``html/``."""
 
+import io
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+from msgspec import Struct
 from rich.console import Console
 
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, Verdict
+from splatfix.context.model import BinaryMatrix
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.model import Facts
 from splatfix.model.option import Options
+from splatfix.report import comparison, view
+from splatfix.report.annotations import annotation
 from splatfix.report.comparison import show_baseline
-from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
+from splatfix.report.console import escape, marked, page, prose, section, shorten_home, show_todo
+from splatfix.report.forms import writes
 from splatfix.report.marks import ABSENT, Badge, Mark
 from splatfix.report.options import show_suggestion
-from splatfix.report.view import OUTCOMES, CertificateView, count_met, errors_of, headline
+from splatfix.report.templates import fill_in
 
 
-def document(certificate: Certificate, facts: Facts, options: Options | None = None) -> dict[str, Any]:
-    """The content of ``certify``'s JSON document, with the facts it is valid for, and the options of a diagnosis of them
-    where that explains a failed certification."""
-    return {**to_json(certificate), "options": to_json(options), "facts": to_json(facts)}
+class CertificateDocument(Struct, frozen=True, kw_only=True):
+    """A certificate with the facts it is valid for."""
+
+    certificate: Certificate
+    facts: Facts
+    folder: str = ""
+    """The report folder, with pictures, metrics and logs."""
+    page: str = ""
+    """The page there; "" where there is none."""
+    sha256: str = ""
+    """Of its certificate.json; "" as long as that is not written."""
+    options: Options | None = None
+    """Those of a diagnosis of the facts, where that explains a failed certification."""
+    matrix: BinaryMatrix = BinaryMatrix()
+    """Every binary with GPU code in the environment against every GPU."""
+    next_steps: tuple[Step, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the JSON document, which is that of certificate.json."""
+        return {
+            **to_json(self.certificate),
+            "options": to_json(self.options),
+            "facts": to_json(self.facts),
+            "page": self.page,
+            "next_steps": to_json(self.next_steps),
+        }
 
 
-def show(
-    console: Console,
-    certificate: Certificate,
-    report: Path | None,
-    next_step: Step | None = None,
-    options: Options | None = None,
-    *,
-    verbose: bool = False,
-) -> None:
-    """The outcome in a screenful: verdict, levels, and a line per scene; ``report``, the page, has every criterion, and so has
-    this with ``verbose``, with every check and the table of the baseline."""
-    view = CertificateView(certificate)
-    _show_verdict(console, view.headline, certificate.summary, certificate.reasons, report)
+class StoredDocument(CertificateDocument, frozen=True, kw_only=True):
+    """A certificate that was written earlier."""
+
+    file: str
+    issued_by: str
+    """The splatfix that wrote it."""
+    stored: Mapping[str, Any]
+    """The content of the file."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content as it was stored, with where, by whom, and what is there now."""
+        now = {"page": self.page, "next_steps": to_json(self.next_steps)}
+        about = {"file": self.file, "issued_by": self.issued_by, "sha256": self.sha256}
+        return {**about, **self.stored, **now}
+
+
+@writes(CertificateDocument)
+def show(console: Console, document: CertificateDocument, *, verbose: bool = False) -> None:
+    """Print the outcome in a screenful: verdict, levels, and a line per scene. The page has every criterion, and so has this
+    with ``verbose``, with every check and the table of the baseline."""
+    certificate = document.certificate
+    title = view.headline(certificate.verdict, certificate.level, certificate.device)
+    _show_verdict(console, title, certificate.summary, certificate.reasons, document.page)
     # before anything else is listed: a reservation qualifies the verdict
-    for reservation in view.reservations:
-        marked(console, Mark.RESERVATION, escape(reservation))
-    for scene in view.unreadable:
-        marked(console, Mark.UNSURE, escape(scene))
-    if options is not None:
-        show_suggestion(console, options, None)  # no "explain": diagnose has --why, certify has not
+    for note in certificate.notes:
+        marked(console, Mark.RESERVATION, escape(f"{note.scene}: {note.reason}"))
+    for scene in certificate.unreadable:
+        marked(console, Mark.UNSURE, escape(f"{scene.scene}: {scene.reason}"))
+    if document.options is not None:
+        show_suggestion(console, document.options, None)  # no "explain": diagnose has --why, certify has not
     if certificate.stack:
         for mend in certificate.stack.mends:
-            for step in mend.remedy:
-                show_step(console, step, indent=2)
-    if next_step is not None:
-        show_step(console, next_step, indent=2)
+            show_todo(console, mend.remedy, indent=2)
+    show_todo(console, document.next_steps, indent=2)
     section(console, "Levels of proof")
-    for rung, badge, _ in view.levels:
+    for rung, badge, _ in view.levels(certificate):
+        # what is not needed is neither reached nor missing: no mark
+        sign, text = " ", f"{badge.text}: {rung.shown_by}"
         if rung.needed:
-            text = f"{badge.mark.markup} {rung.name.value:<10}  "
-            prose(console, f"  {text}", escape(rung.shown_by))
-        else:  # neither reached nor missing: no mark
-            prose(console, f"    {rung.name.value:<10}  ", escape(f"{badge.text}: {rung.shown_by}"))
+            sign, text = badge.mark.markup, rung.shown_by
+        prose(console, f"  {sign} {rung.name.value:<10}  ", escape(text))
     if verbose and certificate.diagnosis:
         section(console, "Diagnosis")
         for check in certificate.diagnosis:
-            marked(console, OUTCOMES[check.outcome].mark, f"{check.code}: {escape(check.measured)}")
+            marked(console, view.OUTCOMES[check.outcome].mark, f"{check.code}: {escape(check.measured)}")
     if verbose or not certificate.scenes:
         section(console, "Kernels")
         for kernel in certificate.kernels:
             _show_kernel(console, kernel)
-    _show_scenes(console, view, verbose=verbose)
-    if verbose and view.baseline:
-        show_baseline(console, view.baseline)
+    _show_scenes(console, certificate, verbose=verbose)
+    baseline = view.baseline(certificate)
+    if verbose and baseline:
+        show_baseline(console, baseline)
 
 
-def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> None:
-    trained = [run for run in view.certificate.scenes if not run.unreadable]
-    if trained or view.skipped:
+def _show_scenes(console: Console, certificate: Certificate, *, verbose: bool) -> None:
+    trained = [run for run in certificate.scenes if not run.unreadable]
+    if trained or certificate.skipped:
         section(console, "Scenes")
     for run in trained:
         # what could not be judged shows in the numbers behind it
         mark = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}[run.passed]
         counts = Counter(criterion.outcome for criterion in run.criteria)
-        not_judged = counts[Outcome.NOT_MEASURED] + counts[Outcome.UNDETERMINED]
-        parts = [f"{count_met(run.criteria)} criteria met"]
-        if counts[Outcome.FAILED]:
-            parts.append(f"{counts[Outcome.FAILED]} failed")
-        if not_judged:
-            parts.append(f"{not_judged} not judged")
+        parts = [f"{view.count_met(run.criteria)} criteria met"]
+        for outcome in (Outcome.FAILED, Outcome.UNDETERMINED, Outcome.NOT_MEASURED):
+            if counts[outcome]:
+                parts.append(f"{counts[outcome]} {view.OUTCOMES[outcome].text}")
         if run.record.heldout.psnr is not None:
             parts.append(f"held-out {run.record.heldout.psnr:.2f} dB")
         parts.append(f"{run.seconds:.0f} s")
         prose(console, f"  {mark.markup} {escape(run.scene):<10}  ", ", ".join(parts))
-        if verbose:
-            for criterion in run.criteria:
-                required = f"[dim](required: {escape(criterion.required)})[/]"
-                text = f"{escape(criterion.code)}: {escape(criterion.measured)} {required}"
-                if criterion.outcome is Outcome.UNDETERMINED:
-                    text += f" {escape(criterion.why)}"
-                marked(console, OUTCOMES[criterion.outcome].mark, text, indent=6)
-    for reason, names in view.skipped.items():
+        for criterion in run.criteria if verbose else ():
+            required = f"[dim](required: {escape(criterion.required)})[/]"
+            text = f"{escape(criterion.code)}: {escape(criterion.measured)} {required}"
+            if criterion.outcome is Outcome.UNDETERMINED:
+                text += f" {escape(criterion.why)}"
+            marked(console, view.OUTCOMES[criterion.outcome].mark, text, indent=6)
+    for reason, names in view.skipped(certificate).items():
         marked(console, Mark.NONE, f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
 
 
-def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
-    """The outcome of a certification in a container, by its JSON document."""
-    # the image may hold another version of splatfix; no run level: what the lane was asked for stands in its own report
-    title = headline(Verdict(content["verdict"]), None, str(content.get("device")))
-    summary = f"(lane {lane}) {content.get('summary', '')}"
-    _show_verdict(console, title, summary, content.get("reasons") or (), report)
-
-
-def _show_verdict(
-    console: Console, title: Badge, summary: str, reasons: Sequence[str], report: Path | None
-) -> None:
-    paragraph(console, f"[{title.mark.style}]{title.text}:[/] {escape(summary)}", first=0, then=2)
+def _show_verdict(console: Console, title: Badge, summary: str, reasons: Sequence[str], report: str) -> None:
+    prose(console, "", f"[{title.mark.style}]{title.text}:[/] {escape(summary)}", hang=2)
     for reason in reasons:
         marked(console, Mark.BAD, escape(str(reason)))
-    if report is not None:
-        prose(console, "  Report: ", escape(str(report)))
+    if report:
+        prose(console, "  Report: ", escape(report))
 
 
 def _show_kernel(console: Console, kernel: KernelCheck) -> None:
-    label = f"{OUTCOMES[kernel.outcome].mark.markup} {kernel.name:<10}  "
-    text = escape(kernel.implementation)
-    if kernel.kind:
-        text += f" [dim]({kernel.kind})[/]"
-    prose(console, label, text)
-    parts = []
-    value, gradient = errors_of(kernel)
-    if value != ABSENT:
-        parts.append(f"value error {value}")
-        if gradient != ABSENT:
-            parts.append(f"gradient error {gradient}")
-    if kernel.detail:
-        parts.append(kernel.detail)
-    prose(console, " " * 14, f"[dim]{escape(', '.join(parts))}[/]")
+    label = f"{view.OUTCOMES[kernel.outcome].mark.markup} {kernel.name:<10}  "
+    prose(console, label, f"{escape(kernel.implementation)} [dim]({kernel.kind or 'not installed'})[/]")
+    errors = zip(("value", "gradient"), view.errors_of(kernel), strict=True)
+    parts = [f"{name} error {error}" for name, error in errors if error != ABSENT]
+    prose(console, " " * 14, f"[dim]{escape(', '.join(filter(None, (*parts, kernel.detail))))}[/]")
+
+
+class LaneCertificateDocument(Struct, frozen=True):
+    """A certificate that was made in a container, whose image may hold another version of splatfix."""
+
+    lane: str
+    page: str
+    content: Mapping[str, Any]
+    """Of its document."""
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the document as it was made."""
+        return self.content
+
+
+@writes(LaneCertificateDocument)
+def show_from_container(console: Console, document: LaneCertificateDocument) -> None:
+    """Print the outcome of a certification in a container."""
+    # no run level: what the lane was asked for stands in its own report
+    content = document.content
+    title = view.headline(Verdict(content["verdict"]), None, str(content.get("device")))
+    summary = f"(lane {document.lane}) {content.get('summary', '')}"
+    _show_verdict(console, title, summary, content.get("reasons") or (), document.page)
+
+
+@writes(CertificateDocument, "markdown")
+def markdown(document: CertificateDocument) -> str:
+    """Return the report for people, as Markdown: summary, configuration, results, validation, troubleshooting (with the options
+    of a diagnosis, where one explains a failed certification), how to reproduce."""
+    certificate = document.certificate
+    # not those of the diagnosis: "27 of 27" is about training
+    criteria = [item for run in certificate.scenes for item in run.criteria]
+    screen = Markup("")
+    if document.options is not None:  # as the terminal lays it out: each command is runnable as it stands
+        stream = io.StringIO()
+        show_suggestion(page(stream, width=80), document.options, None)
+        text = shorten_home(stream.getvalue().rstrip())
+        # a fence longer than any in the text: nothing in it can end it
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        screen = Markup(f"{fence}text\n{text}\n{fence}")  # nosec B704 - inside a fence nothing is markup
+    return fill_in(
+        "certificate.md",
+        certificate=certificate,
+        sha256=document.sha256,
+        headline=view.headline(certificate.verdict, certificate.level, certificate.device),
+        view=view,
+        criteria=criteria,
+        todo=view.what_to_do(certificate),
+        outcomes=view.OUTCOMES,
+        baseline=view.baseline(certificate),
+        baseline_title=comparison.TITLE,
+        # scenes share their criteria: each threshold's source once
+        sources={criterion.code: criterion.source for criterion in criteria if criterion.source},
+        screen=screen,
+    )
+
+
+@writes(CertificateDocument, "github")
+def github(document: CertificateDocument) -> str:
+    """Return an annotation for the verdict where it is none that certifies, and one for each criterion that was not met."""
+    certificate = document.certificate
+    level = {Verdict.NOT_CERTIFIED: "error", Verdict.UNDETERMINED: "warning"}.get(certificate.verdict)
+    if level is None:
+        return ""
+    lines = [annotation(level, certificate.verdict.value, certificate.summary, (certificate.summary,))]
+    runs = [("diagnosis", certificate.diagnosis), *((run.scene, run.criteria) for run in certificate.scenes)]
+    for where, criteria in runs:
+        for item in criteria:
+            if item.outcome is Outcome.FAILED:
+                text = f"{where}: {item.measured} (required: {item.required})"
+                texts = (item.measured, item.why, item.advice)
+                lines.append(
+                    annotation("error", item.code, "\n".join(filter(None, (text, item.advice))), texts)
+                )
+    return "".join(lines)

@@ -14,6 +14,7 @@ from rich import markup
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from splatfix.core.errors import SplatfixError
@@ -30,13 +31,13 @@ _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"(?:\\.|[^"\\])*")+""")
 
 @cache
 def out() -> Console:
-    """Standard output. Plain when it is no terminal, and then every line is whole."""
+    """Return standard output: plain when it is no terminal, and then every line is whole."""
     return _console(to_stderr=False)
 
 
 @cache
 def err() -> Console:
-    """Standard error: errors and progress, so that ``--json`` on standard output stays pure."""
+    """Return standard error: errors and progress, so that ``--json`` on standard output stays pure."""
     return _console(to_stderr=True)
 
 
@@ -75,27 +76,27 @@ def _console(*, to_stderr: bool) -> Console:
 
 
 def page(file: IO[str], width: int, **options: Any) -> Console:
-    """A console that writes lines of that width into a file, plain ones unless rich's ``options`` say otherwise."""
+    """Return a console that writes lines of that width into a file, plain ones unless rich's ``options`` say otherwise."""
     return _Console(file=file, width=width, color_system=None, **options)
 
 
 def escape(text: str) -> str:
-    """A name or message as markup that shows it in one line as it is, control characters included (``\\x1b``)."""
+    """Return a name or message as markup that shows it in one line as it is, control characters included (``\\x1b``)."""
     return markup.escape(visible(text))
 
 
 def escape_lines(text: str) -> str:
-    """The same for a text of several lines, such as those of a compiler."""
+    """Return the same for a text of several lines, such as those of a compiler."""
     return markup.escape(visible(text, keep=_LAYOUT))
 
 
 def _text(marked_up: str) -> Text:
-    """Markup as text; rich would drop some of what is not printable."""
+    """Return markup as text; rich would drop some of what is not printable."""
     return Text.from_markup(visible(shorten_home(marked_up), keep=_LAYOUT), emoji=False)
 
 
 def shorten_home(text: str) -> str:
-    """Text with the user's home folder written as ``~``; commands on the terminal, and JSON, keep the whole path."""
+    """Return a text with the user's home folder written as ``~``; commands on the terminal, and JSON, keep the whole path."""
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
     if len(home) < 2:  # "/" is the home of containers' users, and "~" of who has none
         return text
@@ -104,22 +105,20 @@ def shorten_home(text: str) -> str:
     return re.sub(rf"{begins}{re.escape(home)}(?![\w-]|\.\w)", "~", text)
 
 
-def prose(console: Console, head: str, body: str) -> None:
-    """Print ``body`` behind ``head`` (both markup: a mark, a label), its following lines under its first, or below it where it
-    leaves too little room. Nothing is broken inside a word, such as a path."""
-    label, text = Text.from_markup(visible(head), emoji=False), _text(body)
-    hang = label.cell_len
-    room = console.width - hang
-    if room < _LEAST and text.cell_len > room:
-        margin = hang - len(label.plain.lstrip())
-        label.rstrip()
-        if label.plain:
-            console.print(label, soft_wrap=True)
-            hang = margin + 2
-        else:
-            hang = min(margin, 8)
-        label = Text(" " * hang)
-    for line in _lines(text, max(console.width - hang, 1)):
+def prose(console: Console, head: str, body: str, hang: int | None = None) -> None:
+    """Print ``body`` behind ``head`` (both markup: a mark, a label). Nothing is broken inside a word, such as a path, which rich
+    would fold.
+
+    Args:
+        hang: columns before the following lines; by default they stand under the first, or where that leaves too little room
+            further to the left.
+    """
+    label = Text.from_markup(visible(head), emoji=False)
+    if hang is None:
+        hang = label.cell_len
+        if console.width - hang < _LEAST:
+            hang = min(hang, 4)
+    for line in _lines(_text(body), max(console.width - hang, 1), label.cell_len - hang):
         console.print(label + line, soft_wrap=True)
         label = Text(" " * hang)
 
@@ -134,44 +133,42 @@ def section(console: Console, title: str) -> None:
     console.print(f"\n[bold]{title}[/]")
 
 
-def paragraph(console: Console, body: str, *, first: int, then: int) -> None:
-    """Print markup indented by ``first`` columns, the lines after it by ``then``; broken where :func:`prose` breaks it."""
-    # soft_wrap below: the lines are broken already, and rich would break paths
-    indent = first
-    for line in _lines(_text(body), max(console.width - then, 1)):
-        console.print(Text(" " * indent) + line, soft_wrap=True)
-        indent = then
-
-
-def show_step(console: Console, step: Step, *, indent: int, windows: bool = os.name == "nt") -> None:
-    """One thing to do: its text, then its command on a line of its own."""
-    margin = " " * indent
-    if step.text:
-        prose(console, f"{margin}[cyan]→[/] ", escape(step.text))
-        margin += "  "
-    if step.command:
-        show_command(console, step.command, indent=len(margin), windows=windows)
+def notes(console: Console, texts: Iterable[str], indent: int = 0) -> None:
+    """Print what the user should know although it stops nothing."""
+    for text in texts:
+        prose(console, f"{' ' * indent}[yellow]Note:[/] ", escape(text))
 
 
 def show_todo(
-    console: Console, steps: Sequence[Step], *, indent: int, windows: bool = os.name == "nt"
+    console: Console, steps: Iterable[Step], *, indent: int, windows: bool = os.name == "nt"
 ) -> None:
-    """Things to do, in order; a command without a text of its own stands below that of the step before."""
+    """Print things to do, in order, each command on a line of its own; one without a text stands below the step before."""
     below = 0
     for step in steps:
+        margin = " " * (indent + below)
         if step.text:
-            show_step(console, step, indent=indent, windows=windows)
-            below = 2
-        else:
-            show_step(console, step, indent=indent + below, windows=windows)
+            margin = " " * indent
+            prose(console, f"{margin}[cyan]→[/] ", escape(step.text))
+            margin, below = f"{margin}  ", 2
+        if step.command:
+            show_command(console, step.command, indent=len(margin), windows=windows)
 
 
 def show_command(console: Console, command: Command, *, indent: int, windows: bool = os.name == "nt") -> None:
-    """A command on lines of its own, runnable as it is: where it is too long it goes on after the shell's own sign. Lines
+    """Print a command on lines of its own, runnable as it is: where it is too long it goes on after the shell's own sign. Lines
     break between words only, and an option stays with its value."""
+    groups: list[str] = []
+    # The quotes of a word with blanks are part of it, so that a broken line can be pasted as it is.
+    for word in _WORD.findall(command.shell(windows=windows)):
+        # an option with its value, the program with its subcommand
+        takes_value = len(groups) == 1 or (groups and groups[-1].startswith("-"))
+        if takes_value and not word.startswith("-") and " " not in groups[-1]:
+            groups[-1] = f"{groups[-1]} {word}"
+        else:
+            groups.append(word)
     hang = " " * (indent + 2)
     rows: list[str] = []
-    for group in _option_groups(command.shell(windows=windows)):
+    for group in groups:
         margin = hang if len(rows) <= 1 else f"{hang}  "
         if rows and cell_len(f"{margin}{rows[-1]} {group}  ") <= console.width:
             rows[-1] = f"{rows[-1]} {group}"
@@ -187,62 +184,38 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
         prose(console, hang, f"[dim]{name}: {BLANKS[name]}[/]")
 
 
-def _option_groups(line: str) -> list[str]:
-    """The words of a command line, each option together with its value, the program with its subcommand."""
-    groups: list[str] = []
-    # The quotes of a word with blanks are part of it, so that a broken line can be pasted as it is.
-    for word in _WORD.findall(line):
-        takes_value = len(groups) == 1 or (groups and groups[-1].startswith("-"))
-        if takes_value and not word.startswith("-") and " " not in groups[-1]:
-            groups[-1] = f"{groups[-1]} {word}"
-        else:
-            groups.append(word)
-    return groups
-
-
 def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns of plain text, of which the last is prose; where there is no room for them, each row is two paragraphs."""
-    cells = [tuple(map(visible, row)) for row in rows]
-    widths = []
-    for column in list(zip(headings, *cells, strict=True))[:-1]:
-        widths.append(max(map(len, column)))
-
-    def aligned(row: Sequence[str]) -> str:
-        padded = (f"{cell:<{width}}  " for cell, width in zip(row, widths, strict=False))
-        return escape("".join(padded))
-
-    if console.width - sum(width + 2 for width in widths) >= _LEAST:
-        prose(console, f"[bold]{aligned(headings)}[/]", f"[bold]{escape(headings[-1])}[/]")
-        for row in cells:
-            prose(console, aligned(row), escape(row[-1]))
-        return
-    # without room the headings go: under each other, the cells no longer stand below them
-    for row in cells:
-        console.print(Text("  ".join(row[:-1]), style="bold"), soft_wrap=True)
-        prose(console, "  ", escape(row[-1]))
+    """Print columns of plain text; names in the first stay whole."""
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        drawn.add_column(Text(visible(heading)), no_wrap=not drawn.columns)
+    for row in rows:
+        drawn.add_row(*(Text(visible(cell)) for cell in row))
+    console.print(drawn)
 
 
-def _lines(text: Text, width: int) -> list[Text]:
-    """The lines of a text, cut between words; a word that is longer than ``width`` has a line for itself."""
+def _lines(text: Text, width: int, used: int) -> list[Text]:
+    """Return the lines of a text, cut between words; a word that is longer than ``width`` has a line for itself. Of the first so
+    many columns are ``used``."""
     lines: list[Text] = []
     for line in text.split("\n", allow_blank=True):
-        cuts, used = [], 0
+        cuts = []
         for word in re.finditer(r"\S+\s*", line.plain):
-            if used and used + cell_len(word.group().rstrip()) > width:
+            if used > 0 and used + cell_len(word.group().rstrip()) > width:
                 cuts.append(word.start())
                 used = 0
             used += cell_len(word.group())
         lines.extend(line.divide(cuts))
+        used = 0
     for line in lines:
         line.rstrip()
     return lines
 
 
 def show_error(problem: SplatfixError, console: Console | None = None, *, whose: str = "") -> None:
-    """What happened, what it means, what to do, in that order; on standard error where no console is named."""
+    """Print what happened, what it means, what to do, in that order; on standard error where no console is named."""
     console = console or err()
-    headline = f"[bold red]error[/] [dim]({problem.code})[/] {escape(whose + problem.what)}"
-    paragraph(console, headline, first=0, then=2)
+    prose(console, "", f"[bold red]error[/] [dim]({problem.code})[/] {escape(whose + problem.what)}", hang=2)
     if problem.meaning:
         prose(console, "  ", escape_lines(problem.meaning))
     show_todo(console, problem.todo, indent=2)

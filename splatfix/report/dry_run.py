@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.core.errors import Exit
 from splatfix.core.words import few
 from splatfix.model.option import Native
 from splatfix.report.console import escape, marked, prose, section
+from splatfix.report.forms import writes
 from splatfix.report.marks import Mark
 
 WITHOUT: Mapping[str, str] = {
@@ -55,41 +55,43 @@ class DryRun(Struct, frozen=True):
     other_scripts: tuple[str, ...]
     """Scripts of the checkout that train too."""
     beside_the_point: tuple[BesideThePoint, ...]
+    would_run: bool | None
+    """False also where what must be mended first keeps the run from passing; None where it cannot be told."""
 
 
-_MARKS: Mapping[Exit, tuple[Mark, str]] = {
-    Exit.OK: (Mark.GOOD, "would run on these drop-ins"),
-    Exit.FAILURE: (Mark.BAD, "would not run: nothing replaces what it calls"),
-    Exit.UNDETERMINED: (Mark.UNKNOWN, "it cannot be told what it would run on"),
+_VERDICTS: Mapping[bool | None, tuple[Mark, str]] = {
+    True: (Mark.GOOD, "would run on these drop-ins"),
+    False: (Mark.BAD, "would not pass, for what is said below"),
+    None: (Mark.UNKNOWN, "it cannot be told what it would run on"),
 }
 
 
-def show(console: Console, dry_run: DryRun, exit_code: int, *, why: bool, is_refused: bool = False) -> None:
-    """On the terminal; ``is_refused``: whatever it would run on, the run does not pass for what follows."""
-    mark, verdict = Mark.BAD, "would not pass, for what is said below"
-    if not is_refused:
-        mark, verdict = _MARKS[Exit(exit_code)]
-    marked(console, mark, escape(f"{dry_run.stack}, {dry_run.script}: {verdict}."), indent=0)
-    for item in dry_run.dropins:
-        returns = f": {item.returns}" if item.returns else ""
-        marked(console, Mark.GOOD, escape(f"{item.dropin}{returns}"))
+@writes(DryRun)
+def show(console: Console, document: DryRun, *, verbose: bool = False) -> None:
+    """Print what would take the place of what; with ``verbose`` also what was read where, and what counts."""
+    mark, verdict = _VERDICTS[document.would_run]
+    marked(console, mark, escape(f"{document.stack}, {document.script}: {verdict}."), indent=0)
+    for item in document.dropins:
+        marked(console, Mark.GOOD, escape(": ".join(filter(None, (item.dropin, item.returns)))))
         if item.assumed:
             prose(console, "      ", escape(item.assumed))
-        for subject, location in item.read if why else ():
-            prose(console, "      ", escape(f"{subject}: {location}"))
-    for refused in dry_run.refused:
+        if verbose:
+            for subject, location in item.read:
+                prose(console, "      ", escape(f"{subject}: {location}"))
+    for refused in document.refused:
         mark = Mark.UNKNOWN if refused.undetermined else Mark.BAD
         marked(console, mark, escape(f"{refused.module}: {refused.reason or 'it has no drop-in'}"))
-    if dry_run.other_scripts:
-        prose(console, "  ", escape(f"--script takes another that trains: {few(dry_run.other_scripts)}"))
-    if why:
+    if document.other_scripts:
+        text = f"--script takes another that trains: {few(document.other_scripts)}"
+        prose(console, "  ", escape(text))
+    if verbose:
         section(console, "What counts")
-        reached = f"what is reached from {', '.join(dry_run.scripts)}"
-        if dry_run.reached_by:
-            reached = f"all of the checkout, for {dry_run.reached_by} imports by a computed name"
+        reached = f"what is reached from {', '.join(document.scripts)}"
+        if document.reached_by:
+            reached = f"all of the checkout, for {document.reached_by} imports by a computed name"
         prose(console, "  ", escape(reached))
-    if dry_run.also_needed:
+    if document.also_needed:
         section(console, "Also needed")
-        prose(console, "  ", escape(few(dry_run.also_needed, most=20)))
-    for beside in dry_run.beside_the_point:
+        prose(console, "  ", escape(few(document.also_needed, most=20)))
+    for beside in document.beside_the_point:
         prose(console, "  ", escape(f"not needed: {beside.module}; {beside.reason}"))

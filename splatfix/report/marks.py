@@ -32,13 +32,16 @@ class Mark(Enum):
         self.markup = f"[{style}]{sign}[/]"
 
 
+def mark_of(holds: bool | None) -> Mark:
+    """Return the mark of an answer; None where it is not known."""
+    return {True: Mark.GOOD, False: Mark.BAD, None: Mark.UNKNOWN}[holds]
+
+
 class Badge(Struct, frozen=True):
     """A result in a word or two."""
 
     mark: Mark
     text: str
-    plain: str = ""
-    """The text where neither a colour nor a sign stands beside it; "" is the same text."""
 
 
 class Table(Struct, frozen=True):

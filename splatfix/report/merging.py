@@ -1,19 +1,19 @@
 """Many certificates as one matrix (GPU, driver, torch, stack), and their failures grouped by cause."""
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
-from splatfix.certify.model import Certificate, Verdict
-from splatfix.core.step import run
-from splatfix.core.words import counted, few
+from smoke_trainer.record import Implementation, TrainingRecord
+from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
+from splatfix.core.errors import SplatfixError
+from splatfix.core.reading import Unread
+from splatfix.core.step import Step, run
 from splatfix.model.option import Options
-from splatfix.report import recorded
-from splatfix.report.marks import Badge, Table
-from splatfix.report.view import VERDICTS
+from splatfix.report.view import SUCCESS, Problem, number, problems_of, resolution
 from splatfix.report.wording import PARTS
 
 MOST_VALUES = 5
@@ -64,12 +64,19 @@ class Cell(Struct, frozen=True):
         return sum(item.verdict is verdict for item in self.certificates)
 
 
-class Group(Struct, frozen=True):
+class Fix(Struct, frozen=True):
+    """What a certificate advises: the option of a diagnosis of the same environment, or what to do about a criterion."""
+
+    title: str
+    steps: tuple[Step, ...] = ()
+
+
+class Group(Struct, frozen=True, kw_only=True):
     """Certificates that are not of success, for one first problem and one first cause that differs."""
 
     kind: str
     code: str
-    """Of the problem that comes first; see :class:`splatfix.report.recorded.Problem`."""
+    """Of the problem that comes first; see :class:`splatfix.report.view.Problem`."""
     means: str
     """What the problem means in practice; "" where no certificate says."""
     measured: str
@@ -85,111 +92,61 @@ class Group(Struct, frozen=True):
     """Values of that part in those certified ones."""
     in_common: tuple[str, ...]
     """What two or more of them all have, and not every certified certificate: ``driver 535.183.01``."""
-    fix: recorded.Fix
+    fix: Fix
     """One for all."""
     advised: int
     """How many of the certificates themselves advise it; 0 where none has any advice."""
     certificates: tuple[Listed, ...]
 
-    @property
-    def badge(self) -> Badge:
-        """Undetermined only where all of them are."""
-        if all(entry.verdict is Verdict.UNDETERMINED for entry in self.certificates):
-            return VERDICTS[Verdict.UNDETERMINED]
-        return VERDICTS[Verdict.NOT_CERTIFIED]
 
-    @property
-    def problem(self) -> str:
-        """``criterion loss-falls``."""
-        return f"{self.kind} {self.code}"
+class RefusedLane(Struct, frozen=True):
+    """A container lane that gave no certificate, and what was said."""
 
-    @property
-    def cause(self) -> str:
-        """The first cause that differs, in words that claim no more."""
-        if self.part:
-            return f"first differs from certified ones: {self.label} {self.value}"
-        return "differs from no certified one in what was recorded before"
-
-    @property
-    def peers(self) -> str:
-        return few([value for value in self.certified_with if value])
-
-    @property
-    def cure(self) -> str:
-        """The fix, and how many of the certificates advise it."""
-        if not self.advised:
-            return f"{self.fix.title} (none of these certificates has advice)"
-        return f"{self.fix.title} (advised by {self.advised} of {len(self.certificates)})"
+    lane: str
+    error: SplatfixError
 
 
-class Merged(Struct, frozen=True):
-    """The outcome of merging."""
+class MergeDocument(Struct, frozen=True, kw_only=True):
+    """The matrix of many certificates, and their failures by cause."""
 
     verdicts: Mapping[str, int]
     cells: tuple[Cell, ...]
     groups: tuple[Group, ...]
     """The largest first."""
-
-    @property
-    def title(self) -> str:
-        return counted(sum(self.verdicts.values()), "certificate")
-
-    @property
-    def badges(self) -> Sequence[Badge]:
-        """How many there are of each verdict that occurs: ``3 not certified``."""
-        badges = []
-        for verdict, badge in VERDICTS.items():
-            number, remark = self.verdicts[verdict.value], ""
-            if verdict is Verdict.CERTIFIED:
-                entries = (entry for cell in self.cells for entry in cell.certificates)
-                untrained = sum(entry.verdict is verdict and bool(entry.remark) for entry in entries)
-                if untrained:
-                    remark = f", {untrained} of them without training"
-            if number:
-                badges.append(Badge(badge.mark, f"{number} {badge.text}{remark}"))
-        return badges
-
-    @property
-    def tables(self) -> Iterator[tuple[str, Table]]:
-        """The name of each stack, and its cells: GPU, driver, and for each torch its cell, None where there is none."""
-        stacks: dict[str, list[Cell]] = {}
-        for cell in self.cells:
-            stacks.setdefault(cell.stack, []).append(cell)
-        for stack, cells in stacks.items():
-            # 2.9 before 2.13, as people read versions
-            torches = sorted({cell.torch for cell in cells}, key=recorded.natural)
-            by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
-            rows = []
-            for gpu, driver in dict.fromkeys((cell.gpu, cell.driver) for cell in cells):
-                rows.append((gpu, driver, *(by_place.get((gpu, driver, torch)) for torch in torches)))
-            named = (torch or "torch not recorded" for torch in torches)
-            yield stack or "stack not recorded", Table(("GPU", "driver", *named), rows)
+    unreadable: tuple[Unread, ...] = ()
+    refused: tuple[RefusedLane, ...] = ()
+    files: tuple[str, ...] = ()
+    """What was written: the page, Markdown, rows and data; () where there was nothing to list."""
 
 
 class Summary(Struct, frozen=True):
-    """What merging needs of one certificate until all are read."""
+    """What merging needs of one certificate until all are read: what they have in common is only known then."""
 
     entry: Listed
-    trains: bool
-    """It was to train scenes."""
     cell: tuple[str, str, str, str]
     """GPU, driver, torch and stack."""
     parts: tuple[str, ...]
     """In the order of PARTS; "" for what was not recorded."""
-    first: recorded.Problem | None
+    first: Problem | None
+    """None for one of success."""
     others: tuple[str, ...]
-    fix: recorded.Fix | None
+    """Codes of its other problems."""
+    fix: Fix | None
 
 
 def summary_of(
     file: str, link: str, certificate: Certificate, options: Options | None, sha256: str = ""
 ) -> Summary:
-    """What merging keeps of a certificate; ``options`` are what a diagnosis of the same environment advised."""
-    problems = list(recorded.problems_of(certificate))
+    """Return what merging keeps of a certificate; ``options`` are what a diagnosis of the same environment advised."""
     first, fix, problem = None, None, ""
-    if problems:
-        first = problems[0]
-        fix, problem = recorded.fix_of(options, first), f"{first.kind} {first.code}"
+    codes: dict[str, None] = {}
+    if certificate.verdict not in SUCCESS:
+        unknown = Problem("run", "run", Criterion("no-reason-recorded", Outcome.UNDETERMINED, "", ""))
+        first, *others = list(problems_of(certificate)) or [unknown]
+        fix, problem = _fix_of(options, first), f"{first.kind} {first.criterion.code}"
+        codes = dict.fromkeys(
+            item.criterion.code for item in others if item.criterion.code != first.criterion.code
+        )
     entry = Listed(
         file,
         link,
@@ -200,122 +157,178 @@ def summary_of(
         problem,
         sha256,
     )
-    torch, parts = certificate.environment.get("torch", ""), recorded.parts_of(certificate)
-    # the renderer that was asked for, and the implementation that ran
-    stack = ": ".join(filter(None, (certificate.renderer, certificate.environment.get("renderer"))))
+    parts = parts_of(certificate)
+    asked_and_ran = (certificate.renderer, certificate.environment.get("renderer"))
+    gpu, driver = parts.get("processor", ""), parts.get("driver", "")
+    if certificate.device == "cpu":
+        gpu, driver = "CPU", "not used"
+    stack = ": ".join(filter(None, asked_and_ran))
     return Summary(
         entry,
-        not entry.remark,
-        (recorded.gpu_of(certificate), recorded.driver_of(certificate), torch, stack),
+        (gpu, driver, certificate.environment.get("torch", ""), stack),
         tuple(parts.get(part, "") for part in PARTS),
         first,
-        tuple(dict.fromkeys(item.code for item in problems if first and item.code != first.code)),
+        tuple(codes),
         fix,
     )
 
 
-def merge(summaries: Sequence[Summary]) -> Merged:
-    """The matrix and the groups of all certificates: what they have in common is only known once every one is read."""
-    number = Counter(item.entry.verdict for item in summaries)
-    groups = sorted(_groups(summaries), key=lambda group: (-len(group.certificates), group.kind, group.code))
-    verdicts = {verdict.value: number[verdict] for verdict in Verdict}
-    entries: dict[tuple[str, str, str, str], list[Listed]] = {}
+def parts_of(certificate: Certificate) -> dict[str, str]:
+    """Return those of :data:`splatfix.report.wording.PARTS` that it recorded."""
+    environment, argv = certificate.environment, certificate.repeat.argv
+    version, _, commit = environment.get("splatfix", "").partition(" (commit ")
+    limits = (environment.get("GPU clocks"), environment.get("GPU power limit"))
+    parts = {
+        "device": certificate.device,
+        "gpu-limits": ", ".join(filter(None, limits)),
+        "system": environment.get("system", ""),
+        "python": environment.get("python", ""),
+        "torch": environment.get("torch", ""),
+        "asked-renderer": certificate.renderer,
+        "splatfix": version,
+        "commit": commit.strip(" ()"),
+        "run-level": number(certificate.level, "{}", absent=""),
+        "suite": certificate.suite,
+        "card": environment.get("GPU id", ""),
+        "processor": environment.get("CPU", ""),
+    }
+    if certificate.device != "cpu":
+        # certify writes the device behind the name, because a machine may have several GPUs of one name
+        gpu = environment.get("GPU", "").removesuffix(f" ({certificate.device})")
+        parts |= {"host": parts["processor"], "processor": gpu, "driver": environment.get("driver", "")}
+    if certificate.sources:
+        # one digest for all: which files differ is only asked where the digests do
+        content = repr(sorted(certificate.sources.items())).encode("utf-8", "surrogatepass")
+        parts["sources"] = f"sha256:{hashlib.sha256(content).hexdigest()[:16]}"
+    if not certificate.scenes and "--seed" in argv[:-1]:  # it ended before the trainer told its settings
+        parts["seed"] = argv[argv.index("--seed") + 1]
+    # what a trainer told of itself, from inside the run, outweighs what was asked for
+    runs = {item.scene: _parts_of_run(item.record) for item in certificate.scenes}
+    for part in dict.fromkeys(part for told in runs.values() for part in told):
+        values = {name: told[part] for name, told in sorted(runs.items()) if told.get(part)}
+        parts[part] = "; ".join(f"{name}: {value}" for name, value in values.items())
+        if len(set(values.values())) == 1:  # all runs have it in common
+            parts[part] = next(iter(values.values()))
+    return {name: value for name, value in parts.items() if value}
+
+
+def _parts_of_run(record: TrainingRecord) -> dict[str, str]:
+    parts = {
+        "torch-cuda": record.versions.get("cuda") or "",
+        "iterations": number(record.config.iterations, "{}", absent=""),
+        "resolution": resolution(record),
+        "strategy": record.config.strategy or "",
+        # a stack's own trainer tells that there was one, and not its number
+        "seed": re.sub(r"\D", "", number(record.config.seed, "{}", absent="")),
+        "scenes": (record.scene_sha256 or "")[:16],
+    }
+    for part in ("renderer", "ssim", "knn", "optimizer"):  # what an extension may replace
+        item = record.implementations.get(part, Implementation())
+        parts[part] = " ".join(filter(None, (item.name, item.version, item.engine)))
+        if item.sha256:
+            parts[part] += f", {item.file or ''} sha256:{item.sha256[:16]}"
+    return parts
+
+
+def _fix_of(options: Options | None, first: Problem) -> Fix | None:
+    """Return what a certificate advises: where a diagnosis explained its failure its option, or what is needed besides; else
+    what to do about the first problem."""
+    if options and options.advice:
+        if option := options.advice.option:
+            return Fix(option.title, option.steps)
+        for item in options.advice.also_needed:
+            return Fix(item.text, item.steps)
+    return Fix(first.criterion.advice) if first.criterion.advice else None
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts ``2.9`` before ``2.13``."""
+    key = []
+    for piece in re.split(r"(\d+)", name):
+        key.append((int(piece), "") if piece.isdecimal() else (-1, piece))
+    return key
+
+
+def merge(summaries: Sequence[Summary]) -> MergeDocument:
+    """Return the matrix and the groups of all certificates."""
+    counts = Counter(item.entry.verdict for item in summaries)
+    cells: dict[tuple[str, str, str, str], list[Listed]] = {}
     for item in summaries:
-        entries.setdefault(item.cell, []).append(item.entry)
+        cells.setdefault(item.cell, []).append(item.entry)
     # the stack first, which is the last part of a cell
-    ordered = sorted(entries, key=lambda cell: [*map(recorded.natural, (cell[-1], *cell[:-1]))])
-    return Merged(verdicts, tuple(Cell(*cell, _newest(entries[cell])) for cell in ordered), tuple(groups))
+    ordered = sorted(cells, key=lambda cell: [*map(natural, (cell[-1], *cell[:-1]))])
+    groups = sorted(_groups(summaries), key=lambda group: (-len(group.certificates), group.kind, group.code))
+    return MergeDocument(
+        verdicts={verdict.value: counts[verdict] for verdict in Verdict},
+        cells=tuple(Cell(*cell, _newest(cells[cell])) for cell in ordered),
+        groups=tuple(groups),
+    )
 
 
 def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
     return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
 
 
-class Peers:
-    """What succeeded, by its parts in the order of causation: failures are held against it."""
-
-    def __init__(self, items: Iterable[tuple[str, ...]]) -> None:
-        # in the order they came, each once: the same certificates give the same report
-        self._parts = list(dict.fromkeys(items))
-        # by the first part, then by the second, and so on
-        self._tree: dict[str, Any] = {}
-        for parts in self._parts:
-            node = self._tree
-            for value in parts:
-                node = node.setdefault(value, {})
-
-    def first_difference(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-        """The place of the first part in which this differs from every peer that is equal before it, and
-        what those have there; -1 where there is none. What one of the two did not record does not differ."""
-        nodes = [self._tree] if self._tree else []
-        for at, value in enumerate(parts):
-            if not nodes:
-                break
-            matching = []
-            # every branch that this does not contradict is followed: an unknown part fits all of them
-            for node in nodes:
-                matching += [child for name, child in node.items() if not value or name in (value, "")]
-            if not matching:
-                values: dict[str, None] = {}
-                for node in nodes:
-                    values.update(dict.fromkeys(node))
-                return at, tuple(values)[:MOST_VALUES]
-            nodes = matching
-        return -1, ()
-
-    def in_common(self, items: Sequence[Summary]) -> Iterator[str]:
-        """The parts in which these agree, and in which a certified certificate has another value."""
-        values = zip(*(item.parts for item in items), strict=True)
-        certified = zip(*self._parts, strict=True)
-        for label, ours, theirs in zip(PARTS.values(), values, certified, strict=False):
-            if len(set(ours)) == 1 and ours[0] and set(theirs) - {"", ours[0]}:
-                yield f"{label} {ours[0]}"
-
-
 def _groups(summaries: Sequence[Summary]) -> Iterator[Group]:
-    succeeded = [item for item in summaries if item.entry.verdict in recorded.SUCCESS]
-    # a diagnosis that passed shows nothing about a training that failed
-    certified = {
-        True: Peers(item.parts for item in succeeded if item.trains),
-        False: Peers(item.parts for item in succeeded),
-    }
-    # The same criterion fails for many reasons: a group shares the problem and the first cause that differs.
-    groups: dict[tuple[recorded.Problem, int, str], list[Summary]] = {}
-    peers: dict[tuple[recorded.Problem, int, str], Counter[str]] = {}
+    """Yield the groups: the same criterion fails for many reasons, so that a group shares the problem and the first cause that
+    differs."""
+    succeeded = [item for item in summaries if item.entry.verdict in SUCCESS]
+    # A diagnosis that passed shows nothing about a training that failed. Each once, in the order they came: the same
+    # certificates give the same report.
+    every = list(dict.fromkeys(item.parts for item in succeeded))
+    trained = list(dict.fromkeys(item.parts for item in succeeded if not item.entry.remark))
+    groups: dict[tuple[str, str, str, str], list[Summary]] = {}
+    peers: dict[tuple[str, str, str, str], Counter[str]] = {}
     for item in summaries:
-        if item.entry.verdict in recorded.SUCCESS:
-            continue
-        at, values = certified[item.trains].first_difference(item.parts)
-        problem = recorded.Problem("run", "no-reason-recorded", "")
         if item.first:
-            problem = recorded.Problem(item.first.kind, item.first.code, "")
-        key = (problem, at, item.parts[at] if at >= 0 else "")
-        groups.setdefault(key, []).append(item)
-        peers.setdefault(key, Counter()).update(values)
+            part, value, values = _first_difference(item.parts, every if item.entry.remark else trained)
+            key = (item.first.kind, item.first.criterion.code, part, value)
+            groups.setdefault(key, []).append(item)
+            peers.setdefault(key, Counter()).update(values)
     for key, items in groups.items():
-        problem, at, value = key
-        others = Counter(code for item in items for code in item.others)
+        (kind, code, part, value), values = key, peers[key]
+        others = Counter(name for item in items for name in item.others)
         advice = Counter(item.fix for item in items if item.fix is not None)
-        fix, advised = recorded.Fix("look for the cause where it failed", (run("splatfix", "diagnose"),)), 0
-        if advice:  # one fix for all: what most of them advise
-            fix, advised = advice.most_common(1)[0]
-        in_common: tuple[str, ...] = ()
-        if len(items) > 1:  # what one has in common with itself says nothing
-            in_common = tuple(certified[any(item.trains for item in items)].in_common(items))
-        first = items[0].first or problem
-        part, label = list(PARTS.items())[at] if at >= 0 else ("", "")
+        # one fix for all: what most of them advise
+        unadvised = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),))
+        fix, advised = next(iter(advice.most_common(1)), (unadvised, 0))
+        first, *_ = (item.first.criterion for item in items if item.first)
+        certified = every if all(item.entry.remark for item in items) else trained
         yield Group(
-            problem.kind,
-            problem.code,
-            first.why,
-            first.measured,
-            tuple(name for name, _ in others.most_common()),
-            part,
-            label,
-            value,
-            tuple(name for name, _ in peers[key].most_common(MOST_VALUES)),
-            in_common,
-            fix,
-            advised,
-            _newest(item.entry for item in items),
+            kind=kind,
+            code=code,
+            means=first.why,
+            measured=first.measured,
+            also=tuple(sorted(others, key=others.__getitem__, reverse=True)),
+            part=part,
+            label=PARTS.get(part, ""),
+            value=value,
+            certified_with=tuple(sorted(values, key=values.__getitem__, reverse=True)[:MOST_VALUES]),
+            in_common=tuple(_in_common(items, certified)),
+            fix=fix,
+            advised=advised,
+            certificates=_newest(item.entry for item in items),
         )
+
+
+def _first_difference(
+    parts: tuple[str, ...], certified: Sequence[tuple[str, ...]]
+) -> tuple[str, str, Iterable[str]]:
+    """Return the first part in which this differs from every certified one that is equal before it, its value, and those that
+    they have there; "" where there is none. What one of the two did not record does not differ."""
+    for at, (part, value) in enumerate(zip(PARTS, parts, strict=True)):
+        alike = [peer for peer in certified if not value or peer[at] in (value, "")]
+        if certified and not alike:
+            return part, value, list(dict.fromkeys(peer[at] for peer in certified))
+        certified = alike
+    return "", "", ()
+
+
+def _in_common(items: Sequence[Summary], certified: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the parts in which two or more of these agree, and in which a certified certificate has another value."""
+    for at, label in enumerate(PARTS.values()):
+        values = {item.parts[at] for item in items}
+        (value, *others) = values
+        theirs = {peer[at] for peer in certified} - {"", value}
+        if len(items) > 1 and value and not others and theirs:
+            yield f"{label} {value}"

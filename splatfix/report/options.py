@@ -1,7 +1,7 @@
-"""Renders options: the one suggested by ``diagnose``, the plan of ``install``, and all of them for ``--why``."""
+"""Plans and options on the terminal: the one that ``diagnose`` suggests, that of ``install``, and all of them for ``--why``."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.console import Console
 
@@ -9,10 +9,18 @@ from splatfix.core.step import Step
 from splatfix.core.words import few
 from splatfix.model import Considered
 from splatfix.model.option import OptionKind, Options, Plan
-from splatfix.model.steps import BuildWheel, InstallWheel, MakeDropin, PlannedStep
-from splatfix.report.console import escape, escape_lines, paragraph, prose, show_command, show_todo
+from splatfix.model.steps import BuildWheel, PlannedStep
+from splatfix.report.console import escape, escape_lines, notes, prose, show_command, show_todo
 
 _WINDOWS = os.name == "nt"
+_TOGETHER: Mapping[str, str] = {
+    "build-wheel": "build from scratch copies",
+    "make-drop-in": "make the drop-ins",
+    "verify-wheel": "verify GPU code, tags and symbols",
+    "install-wheel": "install, with a backup of what it replaces",
+    "check-import": "import in a child of the target interpreter",
+}
+"""Kinds of steps of which several are told as one."""
 
 
 def show_suggestion(
@@ -23,8 +31,12 @@ def show_suggestion(
     windows: bool = _WINDOWS,
     told_below: Collection[str] = (),
 ) -> None:
-    """The advised option with its steps, what else is needed (by its code where its summary is ``told_below`` in full), and
-    the others by title with the command that explains."""
+    """Print the advised option with its steps, what else is needed, and the others by title.
+
+    Args:
+        why: the command that explains all of them.
+        told_below: summaries of failures that stand in full below: of these the code is enough.
+    """
     advice = options.advice
     if advice is None:
         return
@@ -35,22 +47,23 @@ def show_suggestion(
         others = [item for item in others if item != advice.option]
     for number, item in enumerate(advice.also_needed):
         # without an option that cures it, the first failure's own remedy is the fix
-        head = "Also needed"
+        head = "[bold]Also needed[/]"
         if advice.option is None and number == 0:
-            head = "Suggested fix"
-        text = "" if item.text in told_below else f" {escape_lines(item.text)}"
-        paragraph(console, f"[bold]{head}[/] for {item.code}:{text}", first=0, then=2)
+            head = "[bold]Suggested fix[/]"
+        head += f" for {item.code}:"
+        if item.text not in told_below:
+            head += f" {escape_lines(item.text)}"
+        prose(console, "", head, hang=2)
         show_todo(console, item.steps, indent=2, windows=windows)
     # where what is installed serves, nothing else is needed
     if others and not (advice.option and advice.option.kind is OptionKind.KEEP):
-        label = "Alternatives" if advice.option else "Options here"
-        prose(console, f"[dim]{label}:[/] ", escape("; ".join(item.title for item in others)))
+        prose(console, "[dim]Alternatives:[/] ", escape("; ".join(item.title for item in others)))
     if options.available and why and why.command:
         show_command(console, why.command, indent=2, windows=windows)
 
 
 def show_options(console: Console, options: Options) -> None:
-    """Every available option with its steps, reasons and limits; then those that are not applicable, with why."""
+    """Print every available option with its steps, reasons and limits; then those that are not applicable, with why."""
     goal = ", ".join(map(str, options.targets)) or "no GPU named"
     if options.subjects:
         goal += f": {', '.join(options.subjects)}"
@@ -63,19 +76,17 @@ def show_options(console: Console, options: Options) -> None:
         prose(console, f"[bold]{number}.[/] ", f"[bold]{escape(option.title)}[/]")
         show_steps(console, option)
         show_reasons(console, option)
-    if options.rejected:
-        console.print("\n[bold]Not applicable[/]")
     # one missing toolkit rules out several options: its reason stands once
     titles_by_reason: dict[str, list[str]] = {}
-    for rejected in options.rejected:
-        titles_by_reason.setdefault(rejected.rejected_because, []).append(rejected.title)
-    for reason, titles in titles_by_reason.items():
-        show_rejected(console, Considered("; ".join(titles), reason))
-    show_notes(console, options.notes)
+    for item in options.rejected:
+        titles_by_reason.setdefault(item.rejected_because, []).append(item.title)
+    rejected = [Considered("; ".join(titles), reason) for reason, titles in titles_by_reason.items()]
+    show_rejected(console, "\nNot applicable", rejected)
+    notes(console, options.notes)
 
 
 def show_steps(console: Console, option: Plan, *, why: bool = False, windows: bool = _WINDOWS) -> None:
-    """The steps in order, each with its command; what a build sets and edits, and with ``why`` the reasons of each."""
+    """Print the steps in order, each with its command; what a build sets and edits, and with ``why`` the reasons of each."""
     number = 0
     for step in option.steps:
         # a command without a text belongs to the step before, and is not counted
@@ -91,76 +102,40 @@ def show_steps(console: Console, option: Plan, *, why: bool = False, windows: bo
                 prose(console, "     [dim]because[/] ", escape(reason.text))
 
 
-def show_phases(console: Console, option: Plan, *, lines: bool = True) -> None:
-    """The steps, those of one kind together; what all builds set stands once, with ``lines`` each on a line of its own."""
+def show_phases(console: Console, option: Plan) -> None:
+    """Print the steps, those of one kind together; of several builds what they set and edit stands once."""
     by_kind: dict[str, list[Step]] = {}
     for step in option.steps:
-        kind = step.text
-        if isinstance(step, PlannedStep) and step.kind in _TOGETHER:
-            kind = step.kind
-        by_kind.setdefault(kind, []).append(step)
-    for number, steps in enumerate(by_kind.values(), 1):
-        prose(console, f"  {number}. ", escape(_phase(steps, option.subjects)))
+        key = step.kind if step.kind in _TOGETHER else step.text
+        by_kind.setdefault(key, []).append(step)
+    for number, (kind, steps) in enumerate(by_kind.items(), 1):
+        text = steps[0].text
+        if len(steps) > 1 and kind in _TOGETHER:
+            text = f"{_TOGETHER[kind]}: {', '.join(_named(step) for step in steps)}"
+        prose(console, f"  {number}. ", escape(text))
         builds = [step for step in steps if isinstance(step, BuildWheel)]
-        if builds and not lines:
-            # whatever builds set, in one paragraph, and the names of their edits
-            settings = dict.fromkeys(
-                f"{name}={value}" for build in builds for name, value in build.variables.items()
-            )
-            paragraph(console, escape(" ".join(settings)), first=5, then=5)
+        if len(builds) == 1:
+            _show_build(console, builds[0])
+        elif builds:
+            every = (f"{name}={value}" for build in builds for name, value in build.variables.items())
+            prose(console, "     ", escape(" ".join(dict.fromkeys(every))))
             edits = dict.fromkeys(edit.rule for build in builds for edit in build.edits)
             if edits:
                 prose(console, "     [magenta]edits[/] ", escape(f"{', '.join(edits)} (files, with -v)"))
-        elif len(builds) == 1:
-            _show_build(console, builds[0])
-        elif builds:
-            # each variable once, with whose it is where not all have it; each edit once, with the files of all
-            subjects_by_setting: dict[str, list[str]] = {}
-            files_by_rule: dict[str, list[str]] = {}
-            for build in builds:
-                for setting in _settings(build):
-                    subjects_by_setting.setdefault(setting, []).append(build.subject)
-                for edit in build.edits:
-                    files = (f"{build.subject}/{name}" for name in edit.files)
-                    files_by_rule.setdefault(edit.rule, []).extend(files)
-            for setting, subjects in subjects_by_setting.items():
-                whose = "" if len(subjects) == len(builds) else f"{escape(few(subjects))}: "
-                console.print(f"     {whose}{setting}", soft_wrap=True)
-            for rule, edited in files_by_rule.items():
-                prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(edited, most=2)))
 
 
-_TOGETHER = {"build-wheel", "make-drop-in", "verify-wheel", "install-wheel", "check-import"}
-
-
-def _phase(steps: Sequence[Step], every: Sequence[str]) -> str:
-    """What steps of one kind do, with their names where they are not those of all."""
-    first = steps[0]
-    if len(steps) == 1:
-        return first.text
-    subjects = [getattr(step, "subject", "") for step in steps]
-    names = ", ".join(subjects)
-    if subjects == list(every):
-        names = "each of them"
-    if isinstance(first, MakeDropin):
-        dropins = [step for step in steps if isinstance(step, MakeDropin) and step.variant]
-        variants = [f"{step.subject} as {step.variant}" for step in dropins]
-        if not variants:
-            return "make the drop-ins"
-        return f"make the drop-ins, {', '.join(variants)}"
-    if isinstance(first, BuildWheel):
-        return f"build {names} from a scratch copy"
-    if isinstance(first, InstallWheel):
-        text = f"install {names}"
-        replaced = [step for step in steps if isinstance(step, InstallWheel) and step.replaces]
-        if replaced:
-            text += f" ({len(replaced)} in place of another version, which is backed up)"
-        return text
-    return first.text.replace(subjects[0], names, 1)
+def _named(step: Step) -> str:
+    """Return what a step is about: ``simple_knn``, ``diff_gaussian_rasterization as mip``, ``gsplat in place of 1.4.0``."""
+    name = str(getattr(step, "subject", ""))
+    if variant := getattr(step, "variant", ""):
+        name += f" as {variant}"
+    if replaces := getattr(step, "replaces", ""):
+        name += f" in place of {replaces}"
+    return name
 
 
 def show_reasons(console: Console, option: Plan) -> None:
-    """Why an option is what it is, what is not known about it, and how far it can be verified here."""
+    """Print why an option is what it is, what is not known about it, and how far it can be verified here."""
     for reason in option.reasons:
         prose(console, "     [dim]because[/] ", escape(reason.text))
     for text in option.unsure:
@@ -175,27 +150,19 @@ def show_reasons(console: Console, option: Plan) -> None:
         prose(console, "     [dim]not verifiable here:[/] ", text)
 
 
-def show_rejected(console: Console, item: Considered) -> None:
-    """What is not applicable, and why; the reason hangs under it."""
-    paragraph(console, f"{escape(item.what)}: [dim]{escape(item.why)}[/]", first=2, then=4)
-
-
-def show_notes(console: Console, notes: Sequence[str], indent: int = 0) -> None:
-    """What the user should know although it stops nothing."""
-    for note in notes:
-        prose(console, f"{' ' * indent}[yellow]Note:[/] ", escape(note))
+def show_rejected(console: Console, title: str, rejected: Sequence[Considered]) -> None:
+    """Print below a title what is not applicable, each with why; nothing where there is none."""
+    if rejected:
+        console.print(f"[bold]{title}[/]")
+    for item in rejected:
+        prose(console, "  ", f"{escape(item.what)}: [dim]{escape(item.why)}[/]", hang=4)
 
 
 def _show_build(console: Console, step: BuildWheel) -> None:
-    for setting in _settings(step):
-        console.print(f"     {setting}", soft_wrap=True)
+    # as a shell would take them: people copy them into their own scripts
+    for name, value in step.variables.items():
+        console.print(f"     [cyan]{escape(name)}[/]={escape(value)}", soft_wrap=True)
+    for name in step.unset:
+        console.print(f"     [cyan]{escape(name)}[/] [dim]is unset[/]", soft_wrap=True)
     for edit in step.edits:
         prose(console, f"     [magenta]edit {escape(edit.rule)}[/] ", escape(few(edit.files)))
-
-
-def _settings(step: BuildWheel) -> Iterator[str]:
-    """Its variables as a shell would take them: people copy them into their own scripts."""
-    for name, value in step.variables.items():
-        yield f"[cyan]{escape(name)}[/]={escape(value)}"
-    for name in step.unset:
-        yield f"[cyan]{escape(name)}[/] [dim]is unset[/]"

@@ -2,12 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from msgspec import Struct
 from rich import progress as moving
-from rich.console import Console, RenderableType
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Column
 from rich.text import Text
 
@@ -29,9 +31,13 @@ def _is_live(console: Console) -> bool:
     return start(threading.Thread(target=lambda: None))  # rich moves them from a thread of its own
 
 
+def _say(console: Console, text: str) -> None:
+    console.print(escape(text), soft_wrap=True)
+
+
 @contextmanager
 def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
-    """A callback for work whose length nobody knows: what it is at, in one living line, or now and then a line of a log."""
+    """Yield a callback for work whose length nobody knows: what it is at, in one living line, or now and then a line of a log."""
     if _is_live(console):
         with console.status(title) as status:
             yield lambda text: status.update(f"{title}: {escape(text)}")
@@ -44,79 +50,58 @@ def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
         # what stands before the colon is the subject; behind it come counts that change with every call
         new_subject = text.partition(":")[0]
         if new_subject != subject or now - printed_at >= _EVERY:
-            console.print(escape(f"{title}: {text}"), soft_wrap=True)
+            _say(console, f"{title}: {text}")
             subject, printed_at = new_subject, now
 
     yield show
 
 
-def lanes(console: Console, names: Sequence[str]) -> Callable[[str, str], None]:
-    """Make the callback for what a lane says: every line, of several with its name."""
-
-    def show(name: str, line: str) -> None:
-        # the output of a container build: its own colours and brackets are no markup of ours
-        label = f"{name}: " if len(names) > 1 else ""
-        console.print(f"{label}{line}", style="dim", markup=False, soft_wrap=True)
-
-    return show
-
-
 @contextmanager
 def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
-    """A callback for the certification: what runs now, and how far it is, as :mod:`splatfix.certify.progress` words it."""
-    if _is_live(console):
-        with _Bars(console=console, transient=True) as bars:
-            yield bars.show
+    """Yield a callback for the certification: what runs now, and how far it is, as :mod:`splatfix.certify.progress` words it.
+
+    On a terminal a bar for each thing that ran, and below them what is known of the last.
+    """
+    if not _is_live(console):
+        # a line when something begins, one a minute, and one for the last iteration
+        printed_at: dict[str, float] = {}
+
+        def log(where: str, state: Mapping[str, Any]) -> None:
+            now, text = time.monotonic(), words(state)
+            if where not in printed_at:
+                _say(console, f"{title(where, state)} ...")
+            elif text and (now - printed_at[where] >= _EVERY or state["iteration"] == state["iterations"]):
+                _say(console, f"{title(where, state)}: {text}")
+            else:
+                return
+            printed_at[where] = now
+
+        yield log
         return
-    # a line when something begins, one a minute, and one for the last iteration
-    printed_at: dict[str, float] = {}
+    bars = moving.Progress(
+        moving.TextColumn("{task.description:<12}"),
+        moving.BarColumn(),
+        moving.TaskProgressColumn(),
+        moving.TimeElapsedColumn(),
+    )
+    below, tasks = Text(overflow="fold"), dict[str, moving.TaskID]()
 
     def show(where: str, state: Mapping[str, Any]) -> None:
-        now, text = time.monotonic(), words(state)
-        if where not in printed_at:
-            console.print(escape(f"{title(where, state)} ..."), soft_wrap=True)
-            printed_at[where] = now
-        elif text and (now - printed_at[where] >= _EVERY or state["iteration"] == state["iterations"]):
-            console.print(escape(f"{title(where, state)}: {text}"), soft_wrap=True)
-            printed_at[where] = now
-
-    yield show
-
-
-class _Bars(moving.Progress):
-    """A bar for each thing that ran, and below them what is known of the last: that line may be long, and wraps."""
-
-    def __init__(self, **options: Any) -> None:
-        # set before rich's own __init__, which draws already
-        self._tasks_by_name: dict[str, moving.TaskID] = {}
-        self._state = ""
-        super().__init__(
-            moving.TextColumn("{task.description:<12}"),
-            moving.BarColumn(),
-            moving.TaskProgressColumn(),
-            moving.TimeElapsedColumn(),
-            **options,
-        )
-
-    def show(self, where: str, state: Mapping[str, Any]) -> None:
-        if where not in self._tasks_by_name:
-            # one thing runs after the other: what ran before is over
-            self._state = ""
-            for last in self.tasks[-1:]:
-                self.stop_task(last.id)
-                if last.total is None:  # a bar of unknown length would go on moving
-                    self.update(last.id, total=1, completed=1)
-            self._tasks_by_name[where] = self.add_task(escape(title(where, state)), total=None)
         text = words(state)
+        if where not in tasks:
+            # one thing runs after the other: what ran before is over
+            for last in bars.tasks[-1:]:
+                bars.stop_task(last.id)
+                if last.total is None:  # a bar of unknown length would go on moving
+                    bars.update(last.id, total=1, completed=1)
+            tasks[where] = bars.add_task(escape(title(where, state)), total=None)
+            below.plain = text
         if text:
-            self._state = text
-            task = self._tasks_by_name[where]
-            self.update(task, total=state["iterations"], completed=state["iteration"])
+            below.plain = text
+            bars.update(tasks[where], total=state["iterations"], completed=state["iteration"])
 
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield self.make_tasks_table(self.tasks)
-        if self._state:
-            yield Text(self._state, overflow="fold")
+    with Live(Group(bars, below), console=console, transient=True, refresh_per_second=10):
+        yield show
 
 
 # What takes no time that anybody waits for: the plan names it, and the outcome says what it showed.
@@ -127,14 +112,14 @@ _QUICK = {"make-drop-in", "verify-wheel", "edit-source", "install-wheel", "check
 def install_progress(
     console: Console, *, verbose: bool = False, every: float = _EVERY
 ) -> Iterator[InstallProgress]:
-    """The listener that suits the console (standard error).
+    """Yield the listener that suits the console (standard error).
 
     Args:
         verbose: every step when it begins and ends; in a log, every line about what a step is at.
         every: in a log, after so many seconds a step that is still under way says so.
     """
     if not _is_live(console):
-        logged, over = _LoggedProgress(console, verbose), threading.Event()
+        logged, over = _Log(console, verbose), threading.Event()
         reminder = threading.Thread(target=logged.remind, args=(over, every), daemon=True)
         start(reminder)
         try:
@@ -154,91 +139,75 @@ def install_progress(
         transient=True,
         expand=True,
     ) as rows:
-        yield _LiveProgress(console, verbose, rows)
+        yield _Rows(console, verbose, rows)
 
 
-class _ConsoleProgress(InstallProgress):
-    def __init__(self, console: Console, verbose: bool) -> None:
-        self._console, self._verbose = console, verbose
-
-    def _is_told(self, step: InstallStep) -> bool:
-        return self._verbose or step.kind not in _QUICK
-
-    def _key(self, step: InstallStep) -> tuple[str, str]:
-        # builds of several packages run at the same time
-        return step.kind, step.subject
-
-    def end(self, step: InstallStep, result: str) -> None:
-        if self._is_told(step):
-            text = f"{escape(step.kind)} {escape(step.subject)}: {escape(result)}"
-            marked(self._console, Mark.GOOD, text, indent=0)
-
-
-class _LiveProgress(_ConsoleProgress):
-    """A moving line for each step under way."""
+class _Rows(InstallProgress):
+    """A moving line for each step under way; builds of several packages run at the same time."""
 
     def __init__(self, console: Console, verbose: bool, rows: moving.Progress) -> None:
-        super().__init__(console, verbose)
-        self._rows = rows
+        self._console, self._verbose, self._rows = console, verbose, rows
         self._tasks: dict[tuple[str, str], moving.TaskID] = {}
 
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         label = escape(f"[{number}/{total}] {step.kind} {step.subject}")
-        self._tasks[self._key(step)] = self._rows.add_task(label, total=None, doing="")
+        self._tasks[step.kind, step.subject] = self._rows.add_task(label, total=None, doing="")
 
     def doing(self, step: InstallStep, text: str) -> None:
-        task = self._tasks.get(self._key(step))
+        task = self._tasks.get((step.kind, step.subject))
         if task is not None:  # a last line of a build may come after its end
             self._rows.update(task, doing=escape(text), refresh=True)
 
     def end(self, step: InstallStep, result: str) -> None:
-        task = self._tasks.pop(self._key(step), None)
+        task = self._tasks.pop((step.kind, step.subject), None)
         if task is not None:
             self._rows.remove_task(task)
-        super().end(step, result)
+        _show_end(self._console, step, result, verbose=self._verbose)
 
 
-class _LoggedProgress(_ConsoleProgress):
+class _UnderWay(Struct):
+    """When a step began, and what it is at."""
+
+    began: float
+    text: str = ""
+
+
+class _Log(InstallProgress):
     """Lines of a log. A thread of its own says now and then that a step is still under way, for how long, and at what:
     CI systems end a job that prints nothing, and one file of CUDA may compile for twenty minutes."""
 
     def __init__(self, console: Console, verbose: bool) -> None:
-        super().__init__(console, verbose)
-        self._lock = threading.Lock()
-        self._under_way: dict[tuple[str, str], tuple[float, str]] = {}
+        self._console, self._verbose = console, verbose
+        self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
-        with self._lock:
-            self._under_way[self._key(step)] = (time.monotonic(), "")
-        if not self._is_told(step):
-            return
-        self._console.print(escape(f"[{number}/{total}] {step.text}"), soft_wrap=True)
-        if log:
-            self._console.print(f"      log: {escape(log)}", soft_wrap=True)
+        self._under_way[step.kind, step.subject] = _UnderWay(time.monotonic())
+        if self._verbose or step.kind not in _QUICK:
+            _say(self._console, f"[{number}/{total}] {step.text}")
+            if log:
+                _say(self._console, f"      log: {log}")
 
     def doing(self, step: InstallStep, text: str) -> None:
-        with self._lock:
-            if self._key(step) in self._under_way:
-                began, _ = self._under_way[self._key(step)]
-                self._under_way[self._key(step)] = (began, text)
+        under_way = self._under_way.get((step.kind, step.subject))
+        if under_way:
+            under_way.text = text
         if self._verbose:
-            self._console.print(f"      {escape(step.subject)}: {escape(text)}", soft_wrap=True)
+            _say(self._console, f"      {step.subject}: {text}")
 
     def end(self, step: InstallStep, result: str) -> None:
-        with self._lock:
-            self._under_way.pop(self._key(step), None)
-        super().end(step, result)
+        self._under_way.pop((step.kind, step.subject), None)
+        _show_end(self._console, step, result, verbose=self._verbose)
 
     def remind(self, over: threading.Event, every: float) -> None:
         """Say every so many seconds what is under way, until it is over."""
         while not over.wait(every):
-            now = time.monotonic()
-            with self._lock:
-                under_way = list(self._under_way.items())
-            for (_, subject), (began, text) in under_way:
-                seconds = now - began
-                if seconds < every / 2:  # what has just begun has just said so
-                    continue
-                lasted = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-                state = ", ".join(filter(None, (lasted, text)))
-                self._console.print(escape(f"      {subject}: {state}"), soft_wrap=True)
+            for (_, subject), step in list(self._under_way.items()):
+                seconds = time.monotonic() - step.began
+                if seconds >= every / 2:  # what has just begun has just said so
+                    lasted = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+                    _say(self._console, f"      {subject}: {', '.join(filter(None, (lasted, step.text)))}")
+
+
+def _show_end(console: Console, step: InstallStep, result: str, *, verbose: bool) -> None:
+    if verbose or step.kind not in _QUICK:
+        marked(console, Mark.GOOD, escape(f"{step.kind} {step.subject}: {result}"), indent=0)

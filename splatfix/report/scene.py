@@ -1,4 +1,4 @@
-"""Renders a checked scene: what it is, what is wrong, which trainers take it; cameras and points from above, and its photos."""
+"""Scenes: the samples, and a checked scene as what it is, what is wrong, and which trainers take it."""
 
 import base64
 import io
@@ -9,17 +9,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from splatfix.checks.scene.model import CheckedScene, StackVerdict
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted, few
-from splatfix.facts.scene.model import PILLOW_FORMATS, Scene, Vector
+from splatfix.facts.scene.model import PILLOW_FORMATS, Scene
 from splatfix.model import Status
-from splatfix.report.console import escape, marked, prose, section
-from splatfix.report.diagnosis import MARKS, show_finding
-from splatfix.report.diagnosis_document import finding_json
-from splatfix.report.marks import Mark, Table
+from splatfix.report.console import escape, marked, prose, section, table
+from splatfix.report.diagnosis import MARKS, finding_json, show_finding
+from splatfix.report.forms import writes
+from splatfix.report.html.page import page
+from splatfix.report.marks import Mark, Table, mark_of
 
 MOST_PHOTOS = 60
 """On a contact sheet, evenly spaced."""
@@ -27,31 +29,122 @@ _THUMBNAIL, _MOST_DECODED = 160, 1 << 31
 """Pixels of one, and of all photos that are decoded for them: sixty PNGs of 24 million take half a minute."""
 
 
+class Sample(Struct, frozen=True, kw_only=True):
+    """A row of ``scenes list``."""
+
+    name: str
+    kind: str
+    layout: str
+    views: int
+    size: tuple[int, int]
+    """Width and height in pixels."""
+    points: int
+
+
+class SamplesDocument(Struct, frozen=True):
+    """Every sample scene."""
+
+    scenes: tuple[Sample, ...]
+
+
+@writes(SamplesDocument)
+def show_samples(console: Console, document: SamplesDocument) -> None:
+    """Print a line for each."""
+    rows = []
+    for item in document.scenes:
+        rows.append((item.name, item.layout, str(item.views), "x".join(map(str, item.size)), item.kind))
+    table(console, ("scene", "layout", "views", "size", "kind"), rows)
+
+
+class ExportedScene(Struct, frozen=True):
+    """A row of ``scenes export``."""
+
+    name: str
+    folder: str
+
+
+class ExportDocument(Struct, frozen=True):
+    """Samples that were copied."""
+
+    scenes: tuple[ExportedScene, ...]
+
+
+@writes(ExportDocument)
+def show_exported(console: Console, document: ExportDocument) -> None:
+    """Print the folder of each."""
+    for item in document.scenes:
+        console.print(escape(item.folder), soft_wrap=True)
+
+
+class CheckedSample(Struct, frozen=True):
+    """A row of ``scenes check`` on a sample; no problems: intact."""
+
+    name: str
+    problems: tuple[str, ...]
+
+
+class SceneCheckDocument(Struct, frozen=True):
+    """Samples held against their checksums, and scenes of the user's."""
+
+    samples: tuple[CheckedSample, ...] = ()
+    scenes: tuple[CheckedScene, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the JSON document."""
+        return {"samples": to_json(self.samples), "scenes": list(map(scene_json, self.scenes))}
+
+
+@writes(SceneCheckDocument)
+def show_check(console: Console, document: SceneCheckDocument) -> None:
+    """Print a line for each sample, and each scene with what is wrong and which trainers take it."""
+    for sample in document.samples:
+        prose(console, f"{escape(sample.name)}: ", escape("; ".join(sample.problems) or "OK"))
+    for number, checked in enumerate(document.scenes):
+        if number:
+            console.print()
+        show(console, checked)
+
+
+class FixedSceneDocument(Struct, frozen=True):
+    """A mended copy of a scene, checked."""
+
+    folder: str
+    changes: tuple[str, ...]
+    scene: CheckedScene
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the JSON document."""
+        return {"folder": self.folder, "changes": list(self.changes), "scene": scene_json(self.scene)}
+
+
+@writes(FixedSceneDocument)
+def show_fixed(console: Console, document: FixedSceneDocument) -> None:
+    """Print what was changed, and what is left."""
+    for change in document.changes:
+        marked(console, Mark.GOOD, escape(change), indent=0)
+    console.print(escape(document.folder), soft_wrap=True)
+    show(console, document.scene)
+
+
 def headline(checked: CheckedScene) -> str:
-    """The scene in one sentence."""
+    """Return the scene in one line."""
     scene = checked.scene
     number = Counter(finding.status for finding in checked.findings)
-    problems = []
-    for status, noun in ((Status.FAIL, "problem"), (Status.WARN, "warning")):
-        if number[status]:
-            problems.append(counted(number[status], noun))
     name = scene.folder.name or scene.folder
     if not scene.images:
         return f"{name}: not a scene that a trainer can load"
+    problems, warnings = counted(number[Status.FAIL], "problem"), counted(number[Status.WARN], "warning")
     loaders = sum(verdict.takes_it for verdict in checked.stacks)
-    problems_text = " and ".join(problems) or "no problems"
-    return f"{name}: {problems_text}, {loaders} of {len(checked.stacks)} loaders accept it"
+    return f"{name}: {problems}, {warnings}, {loaders} of {len(checked.stacks)} loaders accept it"
 
 
 def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
-    """What the scene has, by name."""
+    """Return what the scene has, by name; without what it has not."""
     scene = checked.scene
-    sizes = {(photo.width, photo.height) for photo in scene.present.values() if photo.width}
-    models = sorted(
-        {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
-    )
     if not scene.images:
         return (("layout", scene.layout or "none"), ("files", str(len(scene.photos))))
+    sizes = {(photo.width, photo.height) for photo in scene.present.values() if photo.width}
+    models = {image.camera.model for image in scene.images if image.camera is not None}
     points = "none (trainers start from random ones)"
     if scene.damage:
         points = "not readable"
@@ -60,23 +153,23 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
     memory = "not known"
     if checked.host_bytes is not None:
         memory = f"{checked.host_bytes / 2**30:.2f} GiB to load it with Inria's trainer (computed)"
-    return (
+    facts = (
         ("layout", scene.layout or "none"),
         ("images", f"{len(scene.images)} in the reconstruction, {counted(len(scene.present), 'file')}"),
         ("size", few([f"{width}x{height}" for width, height in sorted(sizes)])),
-        ("cameras", f"{scene.cameras} ({few(models) or 'an angle of view'})"),
+        ("cameras", f"{scene.cameras} ({few(sorted(models - {''})) or 'an angle of view'})"),
         ("points", points),
         ("copies", few([f"images_{divisor}" for divisor in sorted(scene.copies)])),
         ("host memory", memory),
     )
+    return [(name, value) for name, value in facts if value]
 
 
 def show(console: Console, checked: CheckedScene) -> None:
-    """On the terminal."""
-    marked(console, Mark.BAD if checked.verdict else Mark.GOOD, escape(headline(checked)), indent=0)
+    """Print one scene."""
+    marked(console, mark_of(not checked.verdict), escape(headline(checked)), indent=0)
     for name, value in facts_of(checked):
-        if value:
-            prose(console, f"  {name:<12}", escape(value))
+        prose(console, f"  {name:<12}", escape(value))
     for finding in checked.findings:
         show_finding(console, finding)
     if not checked.scene.images:
@@ -84,17 +177,16 @@ def show(console: Console, checked: CheckedScene) -> None:
     section(console, "Trainers (by the source of their loaders; none was run)")
     answers: dict[tuple[Mark, str], list[str]] = {}
     for verdict in checked.stacks:
-        mark = Mark.GOOD if verdict.takes_it else Mark.BAD
-        answers.setdefault((mark, answer(verdict)), []).append(verdict.reader)
+        answers.setdefault((mark_of(verdict.takes_it), answer(verdict)), []).append(verdict.reader)
     for (mark, text), readers in answers.items():
         marked(console, mark, escape(f"{', '.join(readers)}: {text}"))
 
 
 def answer(verdict: StackVerdict) -> str:
-    """A verdict in words: the options that it needs, or the first error in the trainer's own words, where they are known."""
+    """Return a verdict in words: the options that it needs, or the first error, in the loader's words where they are known."""
     if verdict.takes_it:
-        options = ", ".join(refusal.option for refusal in verdict.refusals)
-        return f"accepts it with {options}" if options else "accepts it"
+        options = [refusal.option for refusal in verdict.refusals]
+        return " ".join(filter(None, ("accepts it", *(f"with {option}" for option in options))))
     refusal = next(item for item in verdict.refusals if not item.option)
     text = refusal.says or f"{refusal.fault} (its error message is not known)"
     if refusal.way_out:
@@ -102,8 +194,8 @@ def answer(verdict: StackVerdict) -> str:
     return text
 
 
-def document(checked: CheckedScene) -> dict[str, Any]:
-    """The JSON of one scene; headers of photos are left out."""
+def scene_json(checked: CheckedScene) -> dict[str, Any]:
+    """Return one scene for a JSON document; headers of photos are left out."""
     scene = checked.scene
     held_out = None
     if scene.layout == "blender":
@@ -123,16 +215,14 @@ def document(checked: CheckedScene) -> dict[str, Any]:
     }
 
 
-def page(checked: CheckedScene) -> str:
-    """The same as one HTML file, with a contact sheet."""
-    from splatfix.report import html  # templates and certificates, which nothing else here needs
-
+def scene_page(checked: CheckedScene) -> str:
+    """Return the same as one HTML file, with a contact sheet."""
     rows = [(verdict.reader, answer(verdict), verdict.source) for verdict in checked.stacks]
-    return html.page(
+    return page(
         "scene.html",
         headline=headline(checked),
-        mark=(Mark.BAD if checked.verdict else Mark.GOOD).css,
-        facts=[(name, value) for name, value in facts_of(checked) if value],
+        mark=mark_of(not checked.verdict).css,
+        facts=facts_of(checked),
         findings=checked.findings,
         marks=MARKS,
         stacks=Table(("loader", "verdict", "read in"), rows),
@@ -158,11 +248,10 @@ def from_above(scene: Scene) -> Mapping[str, Sequence[tuple[float, ...]]] | None
         return _dot(right, point), _dot(front, point)
 
     cameras = [(flat(pose.position), flat(pose.rotation[2])) for pose in poses]
-    sample: Sequence[Vector] = ()
+    finite = []
     if scene.points is not None:
-        sample = [point for point in scene.points.sample if all(map(math.isfinite, point))]
-    sample = sample[:: max(1, len(sample) // 3000)]
-    points = [flat(point) for point in sample]
+        finite = [point for point in scene.points.sample if all(map(math.isfinite, point))]
+    points = [flat(point) for point in finite[:: max(1, len(finite) // 3000)]]
     center_x = fmean(position[0] for position, _ in cameras)
     center_y = fmean(position[1] for position, _ in cameras)
     distances = sorted(max(abs(x - center_x), abs(y - center_y)) for x, y in points)

@@ -28,7 +28,7 @@ def _markup(text: str) -> Markup:
 
 
 def html_text(value: object) -> Markup:
-    """Anything as content of an element or of an attribute; signs that are not printable are spelled out."""
+    """Return anything as content of an element or of an attribute; signs that are not printable are spelled out."""
     if isinstance(value, Markup):
         return value
     if isinstance(value, Badge):
@@ -38,11 +38,11 @@ def html_text(value: object) -> Markup:
 
 
 def markdown_text(value: object) -> Markup:
-    """Anything on a line or in a table's cell of GitHub's Markdown: it shows as it is, whatever it holds."""
+    """Return anything for a line or a table's cell of GitHub's Markdown: it shows as it is, whatever it holds."""
     if isinstance(value, Markup):
         return value
     if isinstance(value, Badge):
-        return markdown_text(value.plain or value.text)
+        return markdown_text(f"{value.mark.sign} {value.text}")
     line = visible(shorten_home(str(value)), keep="\n").replace("\n", " ")
     # a backslash needs one more only where it would escape the next sign, as CommonMark has it
     return _markup(re.sub(r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|~]", r"\\\g<0>", line))
@@ -75,6 +75,6 @@ def _environment(form: str) -> Environment:
 
 
 def fill_in(template: str, **values: Any) -> str:
-    """The template's text, without empty lines at its end; what it is escaped for, the ending of its name says."""
+    """Return the template's text, without empty lines at its end; what it is escaped for, the ending of its name says."""
     text = _environment(Path(template).suffix).get_template(template).render(values)
     return text.rstrip("\n") + "\n"

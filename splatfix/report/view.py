@@ -1,14 +1,14 @@
-"""One view of a certificate, which every form of it shows: the terminal, Markdown and HTML.
+"""A certificate as every form of it shows it: the terminal, Markdown and HTML.
 
 What a result is called, how a number is written and which rows a table has is decided here; a form only arranges it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from msgspec import Struct
 
-from smoke_trainer.record import Config
+from smoke_trainer.record import Config, HostPeaks, TrainingRecord
 from splatfix.certify.model import (
     Certificate,
     Criterion,
@@ -16,22 +16,17 @@ from splatfix.certify.model import (
     Outcome,
     SceneRun,
     Verdict,
+    first_causes,
     vagueness,
 )
 from splatfix.core.proof import Rung
+from splatfix.core.words import few
 from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.results import legend, number, row
-from splatfix.report.wording import (
-    LEVEL_MEANS,
-    LEVEL_MEANS_ON_THE_CPU,
-    MEANS,
-    MEANS_WITHOUT_TRAINING,
-    RESULTS,
-)
+from splatfix.report.wording import LEVEL_MEANS, LEVEL_MEANS_ON_THE_CPU, RESULTS, RESULTS_LEGEND, SHORT_RUN
 
 OUTCOMES = {
-    Outcome.FAILED: Badge(Mark.BAD, "failed", plain="FAILED"),
+    Outcome.FAILED: Badge(Mark.BAD, "failed"),
     Outcome.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
     Outcome.NOT_MEASURED: Badge(Mark.NONE, "not judged"),
     Outcome.MET: Badge(Mark.GOOD, "met"),
@@ -45,188 +40,82 @@ VERDICTS: Mapping[Verdict, Badge] = {
     Verdict.CERTIFIED: Badge(Mark.GOOD, "certified"),
 }
 """How each verdict is shown, the one that matters most first."""
+SUCCESS = (Verdict.CERTIFIED, Verdict.REHEARSED)
 _WITHOUT_TRAINING = {1: "Diagnosis passed (run level 1)", 2: "Kernels verified (run level 2)"}
 """CERTIFIED is only said of what was trained."""
 _PASSED = {
     True: Badge(Mark.GOOD, "passed"),
-    False: Badge(Mark.BAD, "failed", plain="FAILED"),
+    False: Badge(Mark.BAD, "failed"),
     None: Badge(Mark.UNSURE, "undetermined"),
 }
 _REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
+SPREAD = {"PSNR": 0.045, "SSIM": 0.021}
+"""How far runs of the quick suite with one seed lay apart, relative: tests/records/seed_spread.json."""
 
 
-class Trouble(Struct, frozen=True):
-    """One thing that went wrong, or could not be judged."""
+class Problem(Struct, frozen=True):
+    """One reason why a certificate is not one of success."""
 
+    kind: str
+    """``diagnosis``, ``kernel``, ``criterion``, ``level``, ``scene`` or ``run``."""
     where: str
-    """The scene; ``diagnosis``, ``kernel`` or ``level`` for what is no scene's."""
-    code: str
-    """Of the criterion or finding; the name of the kernel or level."""
-    outcome: Outcome
-    means: str
+    """The scene; its kind for what is no scene's."""
+    criterion: Criterion
+    """What failed or could not be judged. Its code is that of the criterion or finding, the name of a kernel or level, or
+    ``interrupted``, ``unfinished``."""
 
 
-class CertificateView(Struct, frozen=True):
-    """A certificate as it is shown. Each part is made when a form asks for it."""
+def problems_of(certificate: Certificate) -> Iterator[Problem]:
+    """Yield why it is not certified, or undetermined: failed kernels, failed criteria, failed levels, that it did not come to
+    its end, then what could not be judged; the most specific first. Nothing for a certificate of success."""
+    if certificate.verdict in SUCCESS:
+        return
+    yield from _judged(certificate, Outcome.FAILED)
+    for rung in certificate.proof:
+        if rung.reached is False:
+            yield _problem("level", rung.name.value, rung.shown_by)
+    for code in ("interrupted", "unfinished"):
+        if getattr(certificate, code):
+            yield _problem("run", code, certificate.summary, advice="run it again")
+    yield from _judged(certificate, Outcome.UNDETERMINED)
 
-    certificate: Certificate
 
-    @property
-    def headline(self) -> Badge:
-        return headline(self.certificate.verdict, self.certificate.level, self.certificate.device)
+def _judged(certificate: Certificate, outcome: Outcome) -> Iterator[Problem]:
+    # altered code, then a wrong kernel: either may be the cause of all that follows
+    for item in first_causes(certificate.diagnosis):
+        if item.outcome is outcome:
+            yield Problem("diagnosis", "diagnosis", item)
+    for kernel in certificate.kernels:
+        if kernel.outcome is outcome:
+            yield _problem("kernel", kernel.name, kernel.sentence, outcome)
+    criteria = [(run.scene, item) for run in certificate.scenes for item in run.criteria]
+    for scene, item in sorted(criteria, key=lambda pair: vagueness(pair[1].code)):
+        if item.outcome is outcome:
+            yield Problem("criterion", scene, item)
+    for run in certificate.scenes:
+        if outcome is Outcome.UNDETERMINED and run.unreadable:
+            yield _problem("scene", "scene-readable", run.unreadable, outcome)
 
-    @property
-    def title(self) -> str:
-        """The headline without its capitals, which shout where a colour and a sign say the same."""
-        verdict, *rest = self.headline.text.split(" (", 1)
-        return " (".join((verdict.capitalize(), *rest))
 
-    @property
-    def means(self) -> str:
-        verdict, level = self.certificate.verdict, self.certificate.level
-        if verdict is Verdict.CERTIFIED and level in MEANS_WITHOUT_TRAINING:
-            return MEANS_WITHOUT_TRAINING[level]
-        return MEANS[verdict]
+def _problem(
+    kind: str, code: str, measured: str, outcome: Outcome = Outcome.FAILED, advice: str = ""
+) -> Problem:
+    return Problem(kind, kind, Criterion(code, outcome, measured, required="", advice=advice))
 
-    @property
-    def scope(self) -> str:
-        """What was run, and where: ``Run level 4, suite data, renderer torch, on the CPU.``"""
-        certificate = self.certificate
-        parts = []
-        if certificate.level is not None:
-            parts.append(f"run level {certificate.level}")
-        if certificate.suite:
-            parts.append(f"suite {certificate.suite}")
-        text = ", ".join(parts)
-        text = text[:1].upper() + text[1:]
-        if certificate.scenes:
-            text += f", renderer {certificate.renderer}"
-        device = "the CPU" if certificate.device == "cpu" else certificate.device
-        return f"{text}, on {device}."
 
-    @property
-    def ended(self) -> bool:
-        return not (self.certificate.interrupted or self.certificate.unfinished)
-
-    @property
-    def reservations(self) -> Sequence[str]:
-        return [f"{item.scene}: {item.reason}" for item in self.certificate.notes]
-
-    @property
-    def unreadable(self) -> Sequence[str]:
-        return [f"{item.scene}: {item.reason}" for item in self.certificate.unreadable]
-
-    @property
-    def skipped(self) -> dict[str, list[str]]:
-        """The skipped scenes by reason: mostly one reason holds for all of them."""
-        scenes: dict[str, list[str]] = {}
-        for item in self.certificate.skipped:
-            scenes.setdefault(item.reason, []).append(item.scene)
-        return scenes
-
-    @property
-    def levels(self) -> Sequence[tuple[Rung, Badge, str]]:
-        """The levels of proof, lowest first: each with its result, and what it is for a reader who never saw one."""
-        means = dict(LEVEL_MEANS)
-        # without a GPU there is no driver and no toolkit that could fit or not
-        if self.certificate.device == "cpu":
-            means |= LEVEL_MEANS_ON_THE_CPU
-        return [
-            (rung, Badge(_REACHED[rung.reached], rung.words), means[rung.name.value])
-            for rung in self.certificate.proof
-        ]
-
-    @property
-    def kernels(self) -> Table:
-        """A row for each kernel."""
-        rows = []
-        for check in self.certificate.kernels:
-            implementation = check.implementation
-            if check.kind:
-                implementation += f" ({check.kind})"
-            errors = errors_of(check)
-            rows.append((check.name, implementation, _kernel_badge(check), *errors, check.detail or ABSENT))
-        columns = ("kernel", "implementation", "result", "value error", "gradient error", "detail")
-        return Table(columns, rows)
-
-    @property
-    def results(self) -> Table | None:
-        if not self.certificate.scenes:
-            return None
-        rows: list[Sequence[str | Badge]] = []
-        for run in self.certificate.scenes:
-            rows.append((run.scene, scene_badge(run), *row(run)))
-        return Table(("scene", "result", *RESULTS), rows)
-
-    @property
-    def legend(self) -> str:
-        return legend(self.certificate.scenes)
-
-    @property
-    def baseline(self) -> Baseline | None:
-        comparison = self.certificate.comparison
-        return baseline_of(comparison) if comparison and comparison.scenes else None
-
-    @property
-    def settings(self) -> Table | None:
-        """The settings: one value where it is the same in every scene, otherwise each scene's."""
-        runs = [run for run in self.certificate.scenes if run.record.config != Config()]
-        rows = []
-        for name in (field.name for field in fields(Config)):
-            values = {run.scene: getattr(run.record.config, name) for run in runs}
-            if all(value in (None, []) for value in values.values()):
-                continue
-            texts = {scene: number(value, "{}") for scene, value in values.items()}
-            text = ", ".join(f"{scene} {text}" for scene, text in texts.items())
-            if len(set(texts.values())) == 1:
-                text = next(iter(texts.values()))
-            rows.append((name, text))
-        return Table(("setting", "value"), rows) if rows else None
-
-    @property
-    def code_that_ran(self) -> Table | None:
-        """A row for each part and file: which scenes it ran in."""
-        runs = [run for run in self.certificate.scenes if run.record.implementations]
-        scenes: dict[tuple[str, ...], list[str]] = {}
-        for run in runs:
-            for part, item in run.record.implementations.items():
-                cells = (item.name, item.version, item.engine, item.file, item.sha256)
-                scenes.setdefault((part, *(cell or ABSENT for cell in cells)), []).append(run.scene)
-        rows = []
-        for row_cells, names in scenes.items():
-            which = ", ".join(names)
-            if len(names) == len(runs):
-                which = "all"
-            rows.append((*row_cells, which))
-        headers = ("part", "name", "version", "engine", "file", "SHA-256", "scenes")
-        return Table(headers, rows) if rows else None
-
-    @property
-    def troubles(self) -> dict[str, list[Trouble]]:
-        """Everything that failed or stayed open, by what to do about it ("" where only a diagnosis can tell), in the order of
-        the certificate's reasons. A level that failed is told where nothing below it did."""
-        troubles: dict[str, list[Trouble]] = {}
-        # altered code, then a wrong kernel: either may be the cause of all that follows
-        _add_troubles(troubles, [("diagnosis", item) for item in self.certificate.diagnosis])
-        for kernel in self.certificate.kernels:
-            if kernel.outcome is Outcome.FAILED:
-                means = kernel.detail or "its error is above what is allowed"
-                trouble = Trouble("kernel", kernel.implementation or kernel.name, kernel.outcome, means)
-                troubles.setdefault("", []).append(trouble)
-        criteria = [(run.scene, item) for run in self.certificate.scenes for item in run.criteria]
-        _add_troubles(troubles, sorted(criteria, key=lambda pair: vagueness(pair[1].code)))
-        if troubles:
-            return troubles
-        # a level fails by what it consists of; only without that it speaks for itself
-        for rung in self.certificate.proof:
-            if rung.reached is False:
-                trouble = Trouble("level", rung.name.value, Outcome.FAILED, rung.shown_by)
-                troubles.setdefault("", []).append(trouble)
-        return troubles
+def what_to_do(certificate: Certificate) -> dict[str, list[Problem]]:
+    """Return the problems by what to do about them, "" where only a diagnosis can tell."""
+    problems = [item for item in problems_of(certificate) if item.kind not in ("level", "run")]
+    # a level fails by what it consists of; only without that it speaks for itself
+    problems = problems or [item for item in problems_of(certificate) if item.kind == "level"]
+    todo: dict[str, list[Problem]] = {}
+    for item in problems:
+        todo.setdefault(item.criterion.advice, []).append(item)
+    return todo
 
 
 def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
-    """The headline of a certificate, which says where no GPU took part."""
+    """Return the headline of a certificate, which says where no GPU took part."""
     badge = VERDICTS[verdict]
     text = badge.text.upper()
     if verdict is Verdict.CERTIFIED and level in _WITHOUT_TRAINING:
@@ -236,49 +125,164 @@ def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
     return Badge(badge.mark, text)
 
 
+def scope(certificate: Certificate) -> str:
+    """Return what was run, and where: ``Run level 4, suite data, renderer torch, device cpu.``"""
+    parts = {
+        "run level": certificate.level,
+        "suite": certificate.suite,
+        "renderer": certificate.renderer,
+        "device": certificate.device,
+    }
+    text = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def levels(certificate: Certificate) -> Sequence[tuple[Rung, Badge, str]]:
+    """Return the levels of proof, lowest first: each with its result, and what it is for a reader who never saw one."""
+    means = dict(LEVEL_MEANS)
+    # without a GPU there is no driver and no toolkit that could fit or not
+    if certificate.device == "cpu":
+        means |= LEVEL_MEANS_ON_THE_CPU
+    return [
+        (rung, Badge(_REACHED[rung.reached], rung.words), means[rung.name.value])
+        for rung in certificate.proof
+    ]
+
+
+def skipped(certificate: Certificate) -> dict[str, list[str]]:
+    """Return the skipped scenes by reason: mostly one reason holds for all of them."""
+    scenes: dict[str, list[str]] = {}
+    for item in certificate.skipped:
+        scenes.setdefault(item.reason, []).append(item.scene)
+    return scenes
+
+
+def baseline(certificate: Certificate) -> Baseline | None:
+    """Return each scene beside the baseline's, where there was one."""
+    comparison = certificate.comparison
+    return baseline_of(comparison) if comparison and comparison.scenes else None
+
+
 def scene_badge(run: SceneRun) -> Badge:
-    """The result of a scene."""
+    """Return the result of a scene."""
     if run.unreadable:
         return Badge(Mark.NONE, "not readable")
     return _PASSED[run.passed]
 
 
 def count_met(criteria: Iterable[Criterion]) -> str:
-    """``3 of 5``."""
+    """Return ``3 of 5``."""
     outcomes = [criterion.outcome for criterion in criteria]
     return f"{outcomes.count(Outcome.MET)} of {len(outcomes)}"
 
 
 def errors_of(check: KernelCheck) -> tuple[str, str]:
-    """A kernel's errors: of its value and of its gradient; – for what was not compared."""
+    """Return a kernel's error of its value and of its gradient, relative, each with the one that is allowed; – for what was not
+    compared."""
+    value, gradient = ABSENT, ABSENT
+    # 0 stands for a kernel without a reference: its value was not compared
+    if check.value_allowed:
+        value = f"{number(check.value_error, '{:.1e}')} (allowed {check.value_allowed:.0e})"
+    if check.gradient_allowed:
+        gradient = f"{number(check.gradient_error, '{:.1e}')} (allowed {check.gradient_allowed:.0e})"
+    return value, gradient
+
+
+def kernels(certificate: Certificate) -> Table:
+    """Return a row for each kernel."""
+    rows = []
+    for check in certificate.kernels:
+        cells = (check.name, check.implementation, check.kind or "not installed", OUTCOMES[check.outcome])
+        rows.append((*cells, *errors_of(check), check.detail or ABSENT))
+    headers = ("kernel", "implementation", "kind", "result", "value error", "gradient error", "detail")
+    return Table(headers, rows)
+
+
+def settings(certificate: Certificate) -> Table:
+    """Return the settings: one value where it is the same in every scene, otherwise each scene's."""
+    runs = [run for run in certificate.scenes if run.record.config != Config()]
+    rows = []
+    for name in (field.name for field in fields(Config)):
+        texts = {run.scene: number(getattr(run.record.config, name) or None, "{}") for run in runs}
+        text = ", ".join(f"{scene} {text}" for scene, text in texts.items())
+        if len(set(texts.values())) == 1:
+            text = next(iter(texts.values()))
+        if text != ABSENT:
+            rows.append((name, text))
+    return Table(("setting", "value"), rows)
+
+
+def code_that_ran(certificate: Certificate) -> Table:
+    """Return a row for each part and file, with the scenes it ran in."""
+    scenes: dict[tuple[str, ...], list[str]] = {}
+    for run in certificate.scenes:
+        for part, item in run.record.implementations.items():
+            cells = (item.name, item.version, item.engine, item.file, item.sha256)
+            scenes.setdefault((part, *(cell or ABSENT for cell in cells)), []).append(run.scene)
+    rows = [(*cells, few(names)) for cells, names in scenes.items()]
+    return Table(("part", "name", "version", "engine", "file", "SHA-256", "scenes"), rows)
+
+
+def results(runs: Sequence[SceneRun]) -> Table:
+    """Return the results, a row for each scene."""
+    rows = [(run.scene, scene_badge(run), *row(run)) for run in runs]
+    return Table(("scene", "result", *RESULTS), rows)
+
+
+def row(run: SceneRun) -> tuple[str, ...]:
+    """Return a scene's results, a cell for each of RESULTS: ``2,600 → 6,045`` is from the start to the end."""
+    record = run.record
+    heldout = record.heldout
+    size = record.ply.bytes
+    # On a GPU what tensors hold decides whether a scene fits; on a CPU it is all that is resident.
+    host = record.memory.host or HostPeaks()
+    peaks: Sequence[int | None] = (host.train, host.eval)
+    if record.memory.cuda:
+        peaks = (record.memory.cuda.train.allocated, record.memory.cuda.eval.allocated)
+    memory = [peak and peak / 2**20 for peak in peaks]
     return (
-        _error(check.value_error, check.value_allowed),
-        _error(check.gradient_error, check.gradient_allowed),
+        number(record.iterations, "{:,.0f}"),
+        resolution(record) or ABSENT,
+        number(len(record.split.train) or None, "{}"),
+        _both((record.gaussians.initial, record.gaussians.final), "{:,.0f}", " → "),
+        number(size and size / 1e6, "{:.2f} MB"),
+        f"{run.seconds:.0f} s",
+        number(record.iterations_per_second, "{:.2f}"),
+        _both((record.train_loss.first, record.train_loss.last), "{:.4f}", " → "),
+        number(record.training_views.psnr, "{:.2f} dB"),
+        number(heldout.psnr, "{:.2f} dB"),
+        number(heldout.ssim, "{:.4f}"),
+        number(heldout.lpips, "{:.4f}"),
+        _both(memory, "{:,.0f} MiB", " / "),
     )
 
 
-def _kernel_badge(check: KernelCheck) -> Badge:
-    badge = OUTCOMES[check.outcome]
-    if check.outcome is Outcome.MET:
-        return Badge(badge.mark, "agrees", plain="met")
-    if check.outcome is Outcome.NOT_MEASURED and not check.kind:
-        return Badge(badge.mark, "not installed", plain="not measured")
-    if check.outcome is Outcome.NOT_MEASURED:
-        return Badge(badge.mark, badge.text, plain="not measured")
-    return badge
+def legend(runs: Sequence[SceneRun]) -> str:
+    """Return what the columns mean, for these scenes."""
+    records = [run.record for run in runs]
+    texts = [RESULTS_LEGEND]
+    # Kerbl et al. 2023 publish figures at 7,000 and 30,000
+    if any(record.iterations is not None and record.iterations < 7_000 for record in records):
+        spread = " and ".join(f"{share:.1%} in {name}" for name, share in SPREAD.items())
+        texts.insert(0, SHORT_RUN.format(spread=spread))
+    lpips = {record.heldout.lpips_note for record in records} - {""}
+    texts += [f"LPIPS: {note}." for note in sorted(lpips)]
+    return " ".join(texts)
 
 
-def _error(error: float | None, allowed: float | None) -> str:
-    """An error and the one that is allowed, both relative; – where none is allowed, because it was not compared."""
-    # 0 stands for a kernel without a reference: its value was not compared
-    if not allowed:
+def resolution(record: TrainingRecord) -> str:
+    """Return ``1600x1064``; "" where it is not known."""
+    if record.resolution is None:
+        return ""
+    return "x".join(map(str, record.resolution))
+
+
+def number(value: object, form: str, absent: str = ABSENT) -> str:
+    """Return a value in this form; – where there is none."""
+    return absent if value is None else form.format(value)
+
+
+def _both(values: Sequence[float | None], form: str, between: str) -> str:
+    if not any(values):
         return ABSENT
-    return f"{number(error, '{:.1e}', absent='none')} (allowed {allowed:.0e})"
-
-
-def _add_troubles(troubles: dict[str, list[Trouble]], criteria: Iterable[tuple[str, Criterion]]) -> None:
-    for where, criterion in criteria:
-        if criterion.advice or criterion.outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
-            means = f"{criterion.measured.rstrip('.')}. {criterion.why}".strip()
-            trouble = Trouble(where, criterion.code, criterion.outcome, means)
-            troubles.setdefault(criterion.advice, []).append(trouble)
+    return between.join(number(value, form) for value in values)

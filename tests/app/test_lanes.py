@@ -61,7 +61,7 @@ def test_one_matrix(
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
     result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path))
     assert int(result.exit_code) == worst
-    content, said = result.data(), capsys.readouterr().err
+    content, said = result.document(), capsys.readouterr().err
     refused = {name: item for name, item in codes.items() if isinstance(item, SplatfixError)}
     assert content["refused"] == [{"lane": name, "error": item.to_json()} for name, item in refused.items()]
     assert content["unreadable"] == []
@@ -73,7 +73,7 @@ def test_one_matrix(
         assert (tmp_path / name / "certificate.json").is_file() is (name not in refused)
     for name, item in refused.items():
         assert f"({item.code}) {name}: {item.what}" in said and "Use lane cpu." in said
-    result.text(out())
+    result.show(out())
     shown = capsys.readouterr().out
     assert ("Lanes without a certificate" in shown) is bool(refused) and "Not read" not in shown
 
@@ -98,7 +98,7 @@ def test_ctrl_c_keeps_what_had_ended(
     assert "cu130: The engine cannot pass GPUs in." in told[1]
     assert result.exit_code == Exit.INTERRUPTED and result.error is not None
     assert "of 4 lanes 2 had ended" in result.error.what
-    refused = {row["lane"]: row["error"] for row in result.data()["refused"]}
+    refused = {row["lane"]: row["error"] for row in result.document()["refused"]}
     assert [error["code"] for error in refused.values()] == [NO_GPU.code, "interrupted", "interrupted"]
     assert "interrupted" in refused["cu126"]["what"]
     assert NO_GPU.what in (tmp_path / "certificates.md").read_text()

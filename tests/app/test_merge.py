@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from splatfix.certify import Certificate, Verdict
 from splatfix.core.codec import from_json, to_json
+from splatfix.core.reading import Unread
 from splatfix.core.step import Command, run
 from splatfix.model.option import Advice, OptionKind, Options, Plan
-from splatfix.report.html import matrix_page
-from splatfix.report.merged import markdown, show
-from splatfix.report.merging import Group, Merged, Summary, merge, summary_of
+from splatfix.report.html.matrix import matrix_page
+from splatfix.report.merged import markdown, show, tables
+from splatfix.report.merging import Group, MergeDocument, Summary, merge, summary_of
 from tests.certify.conftest import RESULT
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
@@ -58,7 +59,7 @@ def summary(folder: str, document: dict[str, Any]) -> Summary:
     return summary_of(file, quote(file), from_json(Certificate, content), options)
 
 
-def merged(*documents: dict[str, Any]) -> Merged:
+def merged(*documents: dict[str, Any]) -> MergeDocument:
     return merge([summary(str(number), document) for number, document in enumerate(documents)])
 
 
@@ -75,7 +76,7 @@ def test_every_certificate_is_in_one_cell_and_failures_are_grouped_by_the_first_
     assert found.verdicts == {
         verdict.value: sum(item["verdict"] == verdict.value for item in lab) for verdict in Verdict
     }
-    (gsplat, table), (inria, _) = found.tables
+    (gsplat, table), (inria, _) = tables(found)
     assert gsplat.startswith("gsplat: ") and inria.startswith("inria: ")
     assert table.headers[2:] == TORCHES, "2.9 comes before 2.11"
     gpu, driver, *cells = table.rows[0]
@@ -88,7 +89,7 @@ def test_every_certificate_is_in_one_cell_and_failures_are_grouped_by_the_first_
     oldest = {group.value for group in failed if group.code == "no-kernel-image" and group.part == "torch"}
     assert oldest == {TORCHES[0], *TORCHES[2:]}, "cu124 on an RTX 5090, cu130 with the oldest driver"
     assert all(group.means for group in failed)
-    screen = on_screen(show, replace(found, groups=found.groups[:1] * 25), [], "", width=200)
+    screen = on_screen(show, replace(found, groups=found.groups[:1] * 25), width=200)
     assert screen.count("fix: ") == 20, "at most"
 
 
@@ -216,7 +217,7 @@ def test_an_earlier_matrix_is_set_aside(splatfix: Splatfix, tmp_path: Path) -> N
 
 def test_who_trained_nothing_is_not_counted_as_one_who_did() -> None:
     found = merged(BASE, changed(level=1), changed(level=2, verdict="not-certified"), changed(level=3))
-    page, text = matrix_page(found, [], "x"), markdown(found, [])
+    page, text = matrix_page(found), markdown(found)
     for made in (page, text):
         assert "3 certified, 1 of them without training" in made and "1 not certified" in made
         told = [f"run level {level}, nothing trained" in made for level in (1, 2, 3)]
@@ -250,11 +251,10 @@ def test_words_of_strangers_stay_words() -> None:
         scenes=[{"scene": said, "criteria": failed, "seconds": 1.0}],
         options=to_json(Options((), (), (option,), advice=Advice(option))),
     )
-    found = merged(hostile, BASE)
-    page = matrix_page(found, [(said, said)], "certificates.json")
-    text = markdown(found, [(said, said)])
+    found = replace(merged(hostile, BASE), unreadable=(Unread(said, said),))
+    page, text = matrix_page(found), markdown(found)
     plain = merged(changed(verdict="not-certified", interrupted=True, options=advised("x")), BASE)
-    assert Outline(page).tags == Outline(matrix_page(plain, [("x", "y")], "certificates.json")).tags
+    assert Outline(page).tags == Outline(matrix_page(replace(plain, unreadable=(Unread("x", "y"),)))).tags
     assert "alert(1)</script>" not in page
     for made in (page, text):
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066\u200b\u2028]", made)

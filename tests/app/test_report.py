@@ -34,9 +34,9 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
         patch.setattr("splatfix.certify.engine.Runner", RecordedTrainer)
         # the machine that the tests run on may have no Pillow
         patch.setattr("splatfix.certify.smoke_training.packages_obstacle", lambda *names: None)
-        result, options = run_and_report(subject(SHORT, folder), facts_of("rtx-3090-and-5090"))
-    assert options is not None
-    yield folder, result
+        document = run_and_report(subject(SHORT, folder), facts_of("rtx-3090-and-5090"))
+    assert document.options is not None
+    yield folder, document.certificate
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ def test_a_certificate_is_shown_as_certify_gave_it(
     (folder / "figurine" / "trainer.log").unlink()
     assert "Report:" not in splatfix("report", "show", folder).stdout
     page = splatfix("report", "show", folder, "--format", "html")
-    assert page.stdout.startswith("<!DOCTYPE html>") and "1 file (figurine/trainer.log)" in page.stderr
+    assert page.stdout.startswith("<!DOCTYPE html>") and "figurine/trainer.log cannot be read" in page.stdout
     shown = check(json.loads(splatfix("report", "show", folder, "--json").stdout))
     assert (shown["command"], shown["exit_code"], shown["issued_by"]) == ("report show", 0, __version__)
-    envelope, added = ("command", "exit_code"), ("file", "issued_by", "sha256")
+    envelope, added = ("command", "exit_code", "page", "next_steps"), ("file", "issued_by", "sha256")
     assert {key: value for key, value in shown.items() if key not in (*envelope, *added)} == {
         key: value for key, value in written.items() if key not in envelope
     }
@@ -120,7 +120,7 @@ def test_diff_says_what_a_baseline_says(
     marked = splatfix("report", "diff", a, b, "--format", "markdown").stdout
     assert (
         marked.startswith("# B does not reproduce A\n")
-        and f"figurine: worse: held-out psnr {psnr / 2:.4g}" in marked
+        and f"worse (figurine): held-out psnr {psnr / 2:.4g}" in marked
     )
     assert splatfix("report", "diff", b, a).returncode == 0, "better is no regression"
 

@@ -17,7 +17,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.knowledge.published import methods
 from splatfix.model import Facts
-from splatfix.report.results import SPREAD
+from splatfix.report.view import SPREAD
 from tests.certify.conftest import RESULT, RecordedTrainer, failed_criteria, place_of, result, subject
 from tests.conftest import ROOT
 from tests.tables import data

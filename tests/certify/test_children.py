@@ -1,7 +1,6 @@
 """Children of a certification: what the end of a kernel's or a trainer's means, their variables, and how long they may take."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import StackRun
 from splatfix.certify.kernels import AFTER_A_HANG, IMPLEMENTATIONS, KERNEL_TIMEOUT, check_kernels
 from splatfix.certify.model import Criterion
-from splatfix.certify.scenes import samples_folder
-from splatfix.certify.smoke import list_scenes
+from splatfix.certify.smoke import child_variables
 from splatfix.core.runner import Completed
 from tests.certify.conftest import trained
-from tests.plan.machines import refused
 
 EVERY = [module for _, module in IMPLEMENTATIONS]
 
@@ -54,34 +51,11 @@ def test_only_the_first_hang_is_waited_for(tmp_path: Path, hang: list[str]) -> N
     assert all(found[name].outcome is Outcome.MET for name in EVERY if name not in hang)
 
 
-class Answer:
-    """A runner that answers with one document and keeps the child's variables."""
-
-    def __init__(self, stdout: str) -> None:
-        self.stdout = stdout
-        self.env: Mapping[str, str] = {}
-
-    def run(self, argv: Any, *, timeout: float, env: Any = None, **rest: Any) -> Completed:
-        self.env = dict(env)
-        return Completed(tuple(argv), 0, self.stdout, "", 0.0)
-
-
 def test_only_the_staged_folder_is_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHOME", "/elsewhere")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    answer = Answer('{"scenes": []}')
-    assert list_scenes(Path("data"), "python", answer) == {"scenes": []}
-    assert "PYTHONHOME" not in answer.env
-    assert "splatfix-scratch-" in answer.env["PYTHONPATH"] and "elsewhere" not in answer.env["PYTHONPATH"]
-
-
-def test_bare_environment_lists_scenes(empty_venv: Path) -> None:
-    assert len(list_scenes(samples_folder(), str(empty_venv))["scenes"]) == 6
-
-
-def test_interpreter_that_fails_is_not_ready() -> None:
-    error = refused(list_scenes, Path("data"), "python", Answer("no JSON"))
-    assert (error.code, int(error.exit_code)) == ("environment-not-ready", 3)
+    variables = child_variables(Path("staged"))
+    assert variables["PYTHONPATH"] == "staged" and "PYTHONHOME" not in variables
 
 
 ABI = (

@@ -23,15 +23,12 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 
+RECORD = "fused_ssim-0.3.dist-info/RECORD"
 SOURCE = "def fused_ssim(first, second):\n    return first - second\n"
 LOAD = """
 import sys; sys.path.insert(0, sys.argv[1]); import loaded; loaded.at_exit(); sys.path[0] = sys.argv[2]
 import fused_ssim
 """
-
-
-def record_of(site: Path) -> Path:
-    return site / "fused_ssim-0.3.dist-info" / "RECORD"
 
 
 def write_record(site: Path, *, digest: bool = True) -> None:
@@ -41,7 +38,7 @@ def write_record(site: Path, *, digest: bool = True) -> None:
         digest_of = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
         known = f"sha256={digest_of},{len(content)}" if digest else ","
         lines.append(f"fused_ssim/{path.name},{known}\n")
-    record_of(site).write_text("".join(lines), encoding="utf-8")
+    (site / RECORD).write_text("".join(lines), encoding="utf-8")
 
 
 def edit(site: Path, first: Path) -> None:
@@ -78,7 +75,7 @@ def site(tmp_path: Path) -> Path:
         "from fused_ssim.ssim import fused_ssim\n", encoding="utf-8"
     )
     (folder / "fused_ssim" / "ssim.py").write_text(SOURCE, encoding="utf-8")
-    record_of(folder).parent.mkdir()
+    (folder / RECORD).parent.mkdir()
     write_record(folder)
     return folder
 
@@ -132,7 +129,7 @@ def test_what_no_digest_is_known_of_is_no_difference(site: Path, known: Facts) -
     edit(site, site)
     write_record(site, digest=False)
     assert len(compared(site, known).unknown) == 2
-    record_of(site).unlink()
+    (site / RECORD).unlink()
     assert len(compared(site, known).unknown) == 2
     editable = compared(site, known, editable=True, origin=(site / "fused_ssim").as_uri())
     assert (editable.differences, editable.compared) == ((), 0)

@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from smoke_trainer.record import Observer, TrainingRecord
 from splatfix.certify import Outcome
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import StackRun
 from splatfix.certify.criteria.resources import bound_by
-from splatfix.certify.inside import phases
 from splatfix.certify.model import Criterion
-from splatfix.certify.stacks.observed import result_of
 from splatfix.core.runner import Completed
 from tests.certify.conftest import trained
 from tests.tables import data
+
+pytest.importorskip("torch")
+
+from splatfix.certify.inside import phases
 
 GIB = 1 << 30
 DONE = Completed(("train.py",), 0, "", "", 1.0)
@@ -40,7 +43,8 @@ class Machine:
             max_memory_reserved=lambda: self.reserved,
             mem_get_info=lambda: (self.free, self.total),
             current_device=lambda: 0,
-            get_device_properties=lambda device: SimpleNamespace(is_integrated=int(self.integrated)),
+            memory_reserved=lambda: self.reserved,
+            get_device_properties=lambda _: SimpleNamespace(name="GB10", is_integrated=int(self.integrated)),
         )
 
     def is_grad_enabled(self) -> bool:
@@ -58,6 +62,7 @@ class Machine:
 def _machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(phases.time, "perf_counter", lambda: machine.now)
+    monkeypatch.setattr(phases, "torch", machine)
     return machine
 
 
@@ -70,37 +75,36 @@ def draw(clock: phases.Phases, machine: Machine, seconds: float, gibibytes: floa
 
 def run(machine: Machine, iterations: int, *, gpu: bool = False, evaluate_at: int = 0) -> phases.Phases:
     """Load 5 s; of each iteration forward 0.2, backward 0.3, optimizer 0.1, densify or other 0.05 s; evaluation 0.7 s."""
-    clock = phases.Phases(machine, gpu)
+    clock = phases.Phases(on_gpu=gpu)
     machine.now += 5.0
     for number in range(1, iterations + 1):
         draw(clock, machine, 0.2)
-        clock.backward()
+        clock.enter("backward")
         machine.now += 0.3
         clock.passed(grown=number == 4)
         if number == evaluate_at:
             draw(clock, machine, 0.7, 9.0)
-        clock.stepping()
+        clock.enter("optimizer")
         machine.now += 0.1
-        clock.stepped()
+        clock.enter("other")
         machine.now += 0.05
     return clock
 
 
 def test_phases_of_a_cpu_run(machine: Machine) -> None:
-    state = run(machine, 11, evaluate_at=6).state
-    assert (state["load"], state["timed"], state["evaluation"]) == (5.0, 10, 0.7)
-    seconds = phases.of_a_run(state, 11)
+    fields = run(machine, 11, evaluate_at=6).fields()
+    # of the last iteration the step, and what follows, is no training any more
+    assert fields["seconds"] == pytest.approx({"setup": 5.0, "train": 7.7, "eval": 0.7})
     expected = {"forward": 2.2, "backward": 3.3, "optimizer": 1.1}
-    assert seconds == pytest.approx({**expected, "densify": 0.055, "other": 0.495, "evaluation": 0.7})
-    assert phases.of_a_run(phases.Phases(machine, False).state, 3) is None
+    expected |= {"densify": 0.055, "other": 0.495, "evaluation": 0.7}
+    assert fields["phases"] == pytest.approx(expected)
+    assert phases.Phases(on_gpu=False).fields()["phases"] == {}
 
 
 def test_a_gpu_is_waited_for_now_and_then_only(machine: Machine) -> None:
-    state = run(machine, 40, gpu=True).state
-    assert state["timed"] == 3 and 0 < machine.synchronized < 40
-    assert phases.of_a_run(state, 40) == pytest.approx(
-        {"forward": 8.0, "backward": 12.0, "optimizer": 4.0, "other": 2.0}
-    )
+    spent = run(machine, 40, gpu=True).fields()["phases"]
+    assert 0 < machine.synchronized < 40
+    assert spent == pytest.approx({"forward": 8.0, "backward": 12.0, "optimizer": 4.0, "other": 2.0})
 
 
 def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
@@ -109,20 +113,19 @@ def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
     draw(clock, machine, 2.0)
     machine.autograd = True
     draw(clock, machine, 0.2)
-    clock.backward()
+    clock.enter("backward")
     machine.now += 0.3
     assert clock.passed(grown=False)["evaluation"] == 2000.0
 
 
-def judged(machine: Machine, clock: phases.Phases) -> dict[str, Criterion]:
-    observed: dict[str, Any] = {"backward": 40, "seconds": machine.now, "vram": machine.peak}
-    observed |= {"phases": clock.state, "python": "3.11"}
-    training = trained(result_of(observed, DONE, 40, {}, {}), device="cuda", stack=StackRun())
+def judged(clock: phases.Phases) -> dict[str, Criterion]:
+    record = TrainingRecord(iterations=40, observer=Observer(started=True), **clock.fields())
+    training = trained(asdict(record), device="cuda", stack=StackRun())
     return {item.code: item for item in judge(training)}
 
 
 def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine) -> None:
-    found = judged(machine, run(machine, 40, gpu=True, evaluate_at=7))
+    found = judged(run(machine, 40, gpu=True, evaluate_at=7))
     assert found["evaluation-memory"].outcome is Outcome.FAILED
     assert "9,216 MiB in evaluation, 4,096 MiB in training" in found["evaluation-memory"].measured
     assert found["time-by-phase"].outcome is found["memory-utilisation"].outcome is Outcome.MET
@@ -131,7 +134,7 @@ def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine
 def test_memory_beyond_the_card_is_refused(machine: Machine) -> None:
     """Windows' driver, also under WSL2, gives more than the card has."""
     machine.total = 3 * GIB
-    criterion = judged(machine, run(machine, 40, gpu=True))["memory-spill"]
+    criterion = judged(run(machine, 40, gpu=True))["memory-spill"]
     assert criterion.outcome is Outcome.FAILED and "1,024 MiB" in criterion.measured
 
 
@@ -140,7 +143,7 @@ def test_memory_that_a_gpu_shares_with_the_page_cache_is_not_judged(
     machine: Machine, integrated: bool, outcome: Outcome
 ) -> None:
     machine.free, machine.integrated = GIB // 16, integrated
-    criterion = judged(machine, run(machine, 40, gpu=True))["memory-utilisation"]
+    criterion = judged(run(machine, 40, gpu=True))["memory-utilisation"]
     assert criterion.outcome is outcome, criterion.measured
 
 

@@ -1,7 +1,6 @@
 """Run levels: a certificate of one skips nothing of it, and claims nothing beyond it."""
 
 import io
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from smoke_trainer.data.find import PUBLIC_SCENES
 from splatfix.app.certify import exit_code_of, next_step
 from splatfix.certify import (
     SUITES,
@@ -27,14 +27,11 @@ from splatfix.certify import (
 )
 from splatfix.certify.run_levels import diagnosed, left_open
 from splatfix.certify.scenes import NO_SCENES
-from splatfix.context.model import BinaryMatrix
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
-from splatfix.knowledge.published import public_scenes
 from splatfix.model import Facts, Finding, Status
-from splatfix.report.certificate import show
-from splatfix.report.html import certificate_page
-from splatfix.report.markdown import markdown
+from splatfix.report.certificate import CertificateDocument, markdown, show
+from splatfix.report.html.certificate import certificate_page
 from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
 from tests.certify.test_scenes import lay_out
 from tests.plan.machines import refused
@@ -170,10 +167,10 @@ def test_the_fourth_needs_every_public_scene(at: At) -> None:
 
 def test_every_public_scene_is_asked_for_where_none_is_there(tmp_path: Path) -> None:
     lay_out(tmp_path, attic="figurine")
-    usual = data_suite(tmp_path, sys.executable, "cpu")
-    full = data_suite(tmp_path, sys.executable, "cpu", every_public=True)
+    usual = data_suite(tmp_path, "cpu")
+    full = data_suite(tmp_path, "cpu", every_public=True)
     assert usual.scenes == full.scenes == ("attic",)
-    assert usual.skipped == () and {item.scene for item in full.skipped} == set(public_scenes())
+    assert usual.skipped == () and {item.scene for item in full.skipped} == set(PUBLIC_SCENES)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +188,7 @@ def test_the_length_of_public_scenes(
     """A level's own is not shortened by what it is held against; None leaves it to the device."""
     given: list[Any] = []
 
-    def listed(root: Path, python: str, device: str, iterations: int | None, *rest: Any, **_: Any) -> Suite:
+    def listed(root: Path, device: str, iterations: int | None, *rest: Any, **_: Any) -> Suite:
         given.append(iterations)
         return Suite("data", ("garden",), 60.0, iterations, None, root)
 
@@ -213,19 +210,21 @@ def test_every_form_without_a_scene(
     assert passed.verdict is Verdict.CERTIFIED and passed.scenes == ()
     assert (levels[RungName.COMPUTES], levels[RungName.TRAINS]) == (True if level == 2 else None, None)
     text = io.StringIO()
-    show(Console(file=text, width=200), passed, tmp_path)
-    page = certificate_page(passed, known, tmp_path, None, BinaryMatrix((), ()))
+    document = CertificateDocument(certificate=passed, facts=known, folder=str(tmp_path))
+    show(Console(file=text, width=200), document)
+    page, report = certificate_page(document), markdown(document)
     assert 'id="diagnosis"' in page and 'id="scenes"' not in page
-    for said in (text.getvalue(), markdown(passed), page):
+    for said in (text.getvalue(), report, page):
         assert title in said and "certified" not in said.lower()
-    assert "## Diagnosis" in markdown(passed) and ("## Kernels" in markdown(passed)) is (level == 2)
+    assert "## Diagnosis" in report and ("## Kernels" in report) is (level == 2)
     found.extend((WARNING, BROKEN))
     certificate = at(level)
-    assert "# splatfix certificate: NOT CERTIFIED\n" in markdown(certificate)
+    report = markdown(replace(document, certificate=certificate))
+    assert "# splatfix certificate: NOT CERTIFIED\n" in report
     of_code = level - 1  # the recorded kernels tell nothing of what they loaded
     outcomes = [item.outcome for item in certificate.diagnosis]
     assert (len(outcomes), outcomes.count(Outcome.FAILED), outcomes.count(Outcome.MET)) == (3 + of_code, 1, 1)
-    assert "numpy2-abi-mismatch" in markdown(certificate)
+    assert "numpy2-abi-mismatch" in report
 
 
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:

@@ -1,6 +1,5 @@
 """A stack's own trainer, whole and broken in ten ways; it is a tiny one of ours with the faces of Inria's."""
 
-import dataclasses
 import json
 import re
 import shutil
@@ -68,7 +67,7 @@ def certified(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("splatfix.app.rehearse.gpu_obstacle", lambda *_: None)
         subject, known = stack_subject(replace(request, python=sys.executable, device=device), folder)
-    return run_and_report(subject, known, progress)[0]
+    return run_and_report(subject, known, progress).certificate
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -103,10 +102,10 @@ def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
     assert set(made.stack.dropins) == {"diff_gaussian_rasterization@v1", "simple_knn", "fused_ssim"}
     assert "--save_iterations" in made.stack.command.argv
     assert re.match(r"\d+ \(", made.environment["threads"])
-    result = dataclasses.asdict(made.scenes[0].record)
-    assert result["iterations"] == 3 and set(result["gradients"]) >= {"xyz", "f_rest", "rotation"}
-    assert result["implementations"]["simple_knn._C"]["calls"] == {"distCUDA2": 1}
-    assert result["heldout"]["views"] == 3
+    record = made.scenes[0].record
+    assert record.iterations == 3 and set(record.gradients) >= {"xyz", "f_rest", "rotation"}
+    assert record.implementations["simple_knn._C"].calls == {"distCUDA2": 1}
+    assert record.heldout.views == 3
     levels = reached(made.proof)
     assert levels[RungName.LOADS]
     assert {levels[name] for name in (RungName.REHEARSED, RungName.COMPUTES, RungName.TRAINS)} == {None}
@@ -199,9 +198,9 @@ def test_with_a_gpu_nothing_lands_on_the_cpu(native: Path, tmp_path: Path) -> No
     assert "threads" not in made.environment
     rungs = {rung.name.value: rung for rung in made.proof}
     assert rungs["loads"].reached and rungs["trains"].reached is False and not rungs["rehearsed"].needed
-    result = dataclasses.asdict(made.scenes[0].record)
-    assert result["implementations"]["simple_knn._C"]["calls"] == {"distCUDA2": 1}
-    assert result["gradients"]["xyz"]["zero_steps"] == 0 and result["memory"]["cuda"] is None
+    record = made.scenes[0].record
+    assert record.implementations["simple_knn._C"].calls == {"distCUDA2": 1}
+    assert record.gradients["xyz"].zero_steps == 0 and record.memory.cuda is None
     assert (tmp_path / "report" / "fruit" / "metrics.jsonl").read_text().count("\n") == 100
 
 
@@ -213,8 +212,9 @@ def test_a_camera_model_that_it_does_not_take(scene: Path, rehearse: Rehearse) -
     )
     made = rehearse(3, scene)
     assert failed_criteria(made) == {"scene-fits", "training-finishes", "extensions-ran"}
-    assert "model OPENCV, and the trainer takes PINHOLE only. [scene-camera-model]" in made.reasons[0]
-    assert "camera model OPENCV not handled: only PINHOLE (scene.py:" in made.reasons[1]
+    words = "\n".join(made.reasons)
+    assert "model OPENCV, and the trainer takes PINHOLE only. [scene-camera-model]" in words
+    assert "camera model OPENCV not handled: only PINHOLE (scene.py:" in words
     fits = next(item for item in made.scenes[0].criteria if item.code == "scene-fits")
     assert "colmap image_undistorter" in fits.advice
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import struct
 import threading
 from collections.abc import Mapping
@@ -15,11 +14,10 @@ from msgspec.structs import replace
 from PIL import UnidentifiedImageError
 
 from splatfix.certify.progress import words
-from splatfix.certify.stacks import child
 from splatfix.certify.stacks.child import copy_scene
-from splatfix.certify.stacks.progress import Lines, following
+from splatfix.certify.stacks.prepare import threads_for
+from splatfix.certify.stacks.progress import following, latest
 from splatfix.certify.stacks.scene_layout import scene_problems
-from splatfix.certify.stacks.threads import threads_for
 from splatfix.facts.scene.colmap import MODELS
 from splatfix.model import Facts, Resources
 from tests.plan.machines import refused
@@ -44,7 +42,7 @@ def codes(checkout: Path, scene: Path, images: str = "") -> list[str]:
     return [item.code for item in scene_problems(checkout, scene, images)]
 
 
-def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
     """Photos behind links come with it; what leads back to it, or has no end, does not."""
     (scene / "images").rename(tmp_path / "photos")
     (tmp_path / "photos" / "a.png").touch()
@@ -60,30 +58,30 @@ def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path, monkeypatch: pytest
     copy = copy_scene(scene, tmp_path / "copy")
     assert {path.name for path in copy.iterdir()} == {"images", "sparse"}
     assert (copy / "images" / "a.png").is_symlink() and not (copy / "images").is_symlink()
-    monkeypatch.setattr(child, "_MOST_ENTRIES", 1)
-    assert refused(copy_scene, scene, tmp_path / "again").code == "scene-not-copied"
+    assert refused(copy_scene, scene, copy).code == "scene-not-copied", "it is there already"
 
 
-def test_a_model_elsewhere(checkout: Path, scene: Path) -> None:
-    (scene / "sparse" / "0").rename(scene / "sparse" / "1")
-    (found,) = scene_problems(checkout, scene, "")
-    assert found.code == "scene-model-missing" and "one lies in sparse/1" in found.summary
-
-
-def test_what_the_source_names_is_looked_for(checkout: Path, scene: Path, tmp_path: Path) -> None:
-    assert codes(checkout, scene) == []
-    shutil.rmtree(scene / "sparse")
-    assert codes(checkout, scene) == ["scene-type"]
+@pytest.mark.parametrize(
+    ("moved", "to", "images", "found"),
+    [
+        ("images", "images", "", []),
+        ("images", "photos", "", ["scene-images-missing"]),
+        ("images", "photos", "photos", []),
+        ("sparse", "model", "", ["scene-type"]),
+        ("sparse/0", "sparse/1", "", ["scene-model-missing"]),
+    ],
+)
+def test_what_the_source_names_is_looked_for(
+    checkout: Path, scene: Path, moved: str, to: str, images: str, found: list[str]
+) -> None:
+    (scene / moved).rename(scene / to)
+    problems = scene_problems(checkout, scene, images)
+    assert [item.code for item in problems] == found
+    assert ("one lies in sparse/1" in str(problems)) is (to == "sparse/1")
     (scene / "transforms_train.json").write_text("{}")
-    assert codes(checkout, scene) == []
+    assert (codes(checkout, scene, images) == []) is (found in ([], ["scene-type"]))
     (checkout / "scene" / "dataset_readers.py").write_text("open(path)\n")
-    assert codes(checkout, tmp_path) == []
-
-
-def test_images_of_another_name(checkout: Path, scene: Path) -> None:
-    (scene / "images").rename(scene / "photos")
-    assert codes(checkout, scene) == ["scene-images-missing"]
-    assert codes(checkout, scene, "photos") == []
+    assert codes(checkout, scene, images) == []
 
 
 @pytest.mark.parametrize(
@@ -112,17 +110,18 @@ def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) 
     return json.dumps(row) + "\n"
 
 
-def test_a_growing_file_is_read_on(tmp_path: Path) -> None:
+def test_progress_is_that_of_the_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    lines = Lines(path, 100)
-    assert lines.latest() == {}
+    assert latest(path, 100) == {}
+    path.write_text(line(1)[:20])
+    assert latest(path, 100) == {}, "half a line is none"
     path.write_text(line(1, 9000.0) + line(2) + line(3)[:20])
-    state = lines.latest()
-    assert state["iteration"] == 2 and state["iterations_per_second"] == pytest.approx(4.0)
-    assert lines.latest() == {}, "half a line is none"
+    assert latest(path, 100)["iteration"] == 2
     path.write_text(line(1, 9000.0) + line(2) + line(3, loss=None))
-    state = lines.latest()
+    state = latest(path, 100)
     assert words(state) == "iteration 3 of 100, 4.0 it/s, 300 Gaussians, host memory 0.50 GiB, 0:24 left"
+    path.write_text("".join(line(number) for number in range(1, 2001)))
+    assert words(latest(path, 2000)).startswith("iteration 2000 of 2000, 4.0 it/s")
 
 
 def test_who_fails_to_listen_stops_nothing(tmp_path: Path) -> None:
@@ -142,8 +141,7 @@ def test_threads(
     known: Facts, variables: dict[str, str], cores: int, load: float, count: int, why: str
 ) -> None:
     machine = replace(known.machine, resources=Resources(cores=cores))
-    found = threads_for(replace(known, machine=machine), variables, load)
-    assert (found.count, found.reason) == (count, why)
+    assert threads_for(replace(known, machine=machine), variables, load) == (count, why)
 
 
 HEAD = (
@@ -151,17 +149,12 @@ HEAD = (
 )
 
 
-@pytest.mark.parametrize(
-    ("rows", "whole", "non_finite"), [(5, True, 2), (4, False, 1)], ids=["whole", "cut off"]
-)
-def test_a_point_cloud_is_counted_part_by_part(
-    rows: int, whole: bool, non_finite: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("rows", "whole", "non_finite"), [(5, True, 2), (4, False, 1), (0, False, 0)])
+def test_values_of_a_point_cloud_are_counted(rows: int, whole: bool, non_finite: int, tmp_path: Path) -> None:
     values = np.zeros((5, 2), "<f4")
     values[0, 1], values[4, 1] = np.nan, np.inf
     path = tmp_path / "point_cloud.ply"
     path.write_bytes(HEAD.encode() + values[:rows].tobytes())
-    monkeypatch.setattr(compare_renders, "_AT_ONCE", 3)
     expected = {"count": 5, "properties": 2, "whole": whole, "non_finite": non_finite}
     assert compare_renders.point_cloud(path) == expected
 

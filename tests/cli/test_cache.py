@@ -62,12 +62,12 @@ def test_all_that_is_kept_is_cleared_and_nothing_else(
     put(kept, dict.fromkeys((*ours, "sources/mine/setup.py", "toolkits/README"), "x" * (1 << 20)))
     (kept / "kernels" / "12.8").symlink_to(elsewhere)
     assert splatfix("cache", "clear", "tiny").returncode == 0 and (kept / ours[0]).is_file()
-    assert "wheels, and 3.0 MiB of toolkits, sources and kernels in" in splatfix("cache", "list").stdout
+    assert "toolkits, sources and kernels 3.0 MiB" in splatfix("cache", "list").stdout
     with temporary_folder(".making-", kept / "toolkits") as alive:
         put(kept, {"toolkits/.making-dead/half": "x", "sources/.fetching-dead/half": "x"})
         said = splatfix("cache", "clear").stdout
         assert alive.is_dir()
-    assert f"and 3.0 MiB of toolkits, sources and kernels from {kept}" in " ".join(said.split())
+    assert "and 3.0 MiB of toolkits, sources and kernels" in " ".join(said.split())
     left = {path.relative_to(kept).as_posix() for path in kept.rglob("*") if not path.is_dir()}
     assert left == {"sources/mine/setup.py", "toolkits/README"} and len(contents(elsewhere)) == 1
     put(kept, {ours[2]: "x"})

@@ -46,7 +46,10 @@ def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: 
         "diagnose", "--python", str(empty_venv), "--target", "12.0", "--save", str(saved), "--json"
     )
     there = splatfix("diagnose", "--facts", str(saved), "--target", "sm_120", "--json", cwd=tmp_path)
-    assert here.stdout == there.stdout
+    ours, theirs = (json.loads(done.stdout) for done in (here, there))
+    for name in ("why", "next_steps", "not_examined"):  # commands on this machine
+        del ours[name], theirs[name]
+    assert ours == theirs
     again = tmp_path / "again.json"
     splatfix("diagnose", "--facts", str(saved), "--save", str(again))
     assert again.read_text() == saved.read_text()

@@ -18,9 +18,9 @@ from splatfix.app.certify import exit_code_of, suggested_options
 from splatfix.certify import Verdict
 from splatfix.certify.baseline import compare
 from splatfix.cli import app
-from splatfix.report.certificate import document as certificate_document
-from splatfix.report.documents import envelope
-from splatfix.report.markdown import markdown
+from splatfix.core.codec import to_json
+from splatfix.report.certificate import CertificateDocument, markdown
+from splatfix.report.forms import envelope
 from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension
@@ -127,11 +127,11 @@ def test_certify() -> None:
     for made, machine in ((subject, "h200"), (failed, "h200"), (failed, "rtx-3090-and-5090")):
         facts = facts_of(machine)
         options = suggested_options(made, facts)
-        content = certificate_document(made, facts, options)
-        document = check(envelope("certify", exit_code_of(made), json.loads(json.dumps(content))))
+        whole = CertificateDocument(certificate=made, facts=facts, options=options)
+        document = check(envelope("certify", exit_code_of(made), json.loads(json.dumps(to_json(whole)))))
         assert bool(document["options"]) is (machine == "rtx-3090-and-5090")
     assert options and options.advice and options.advice.option
-    assert options.advice.option.title in markdown(failed, options)
+    assert options.advice.option.title in markdown(whole)
 
 
 def test_certify_at_a_level(document: Document, tmp_path: Path) -> None:

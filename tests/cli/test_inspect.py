@@ -9,7 +9,7 @@ from splatfix.binaries import Binary, EntryKind, Fatbin, FatbinEntry
 from splatfix.context.inspection import Inspection, inspect_files
 from splatfix.core.errors import Exit
 from splatfix.facts import NativeFiles
-from splatfix.report import inspection
+from splatfix.report.inspection import InspectionDocument, show
 from tests.conftest import Splatfix
 from tests.screens import on_screen
 
@@ -46,7 +46,7 @@ LIBRARY = Binary("/x/a.so", "elf", "x86_64", 1, (Fatbin(0, ".nv_fatbin", (ENTRY,
 
 
 def shown(result: Inspection, *, verbose: bool = False) -> list[str]:
-    return on_screen(inspection.show, result, width=120, verbose=verbose).splitlines()
+    return on_screen(show, InspectionDocument(result), width=120, verbose=verbose).splitlines()
 
 
 def test_unread_packages_are_counted_verdict_stays_open() -> None:
@@ -59,10 +59,17 @@ def test_unread_packages_are_counted_verdict_stays_open() -> None:
     ):
         assert inspect_files(native, targets).exit_code is verdict
     result = inspect_files(locked, ("sm_120",))
-    assert [item["path"] for item in inspection.document(result)["skipped"]] == ["/x/locked", "/x/b.so"]
-    assert len(shown(result, verbose=True)) > len(shown(result))
+    assert [item["path"] for item in InspectionDocument(result).to_json()["skipped"]] == [
+        "/x/locked",
+        "/x/b.so",
+    ]
+    assert "? /x/b.so: the same" in shown(result, verbose=True)
+    assert "More with -v: not read 1" in shown(result)
 
 
 def test_one_file_and_two_targets() -> None:
     result = inspect_files(NativeFiles((LIBRARY,), ()), ("sm_120", "sm_90"))
-    assert shown(result)[:2] == ["✓ The file can run on sm_120", "✗ The file cannot run on sm_90"]
+    assert shown(result)[:2] == [
+        "✓ sm_120: 1 of 1 with GPU code can run there",
+        "✗ sm_90: 0 of 1 with GPU code can run there",
+    ]

@@ -80,4 +80,4 @@ def test_a_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
     from splatfix.app.diagnose import DiagnoseRequest, diagnose
 
     result = diagnose(DiagnoseRequest(python=sys.executable))
-    assert result.data()["findings"]
+    assert result.findings

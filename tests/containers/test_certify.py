@@ -37,7 +37,8 @@ def test_the_certificate_says_where_it_ran(
     for name, value in HOST.variables.items():
         monkeypatch.setenv(name, value)
     request = subject(SHORT, tmp_path)
-    result, options = run_and_report(request, facts_of("rtx-3090-and-5090"))
+    made = run_and_report(request, facts_of("rtx-3090-and-5090"))
+    result, options = made.certificate, made.options
     container = "lane nvrtc, image sha256:abcd, base python:3.11-slim-bookworm sha256:ef01"
     repeat = "splatfix certify --container nvrtc --target sm_120"
     markdown, page = ((tmp_path / f"certificate.{kind}").read_text() for kind in ("md", "html"))
@@ -53,7 +54,8 @@ def test_the_certificate_says_where_it_ran(
 
 def test_outside_of_a_container_it_says_none(recorded: None, tmp_path: Path) -> None:
     request = subject(SHORT, tmp_path)
-    result, options = run_and_report(request, facts_of("rtx-3090-and-5090"))
+    made = run_and_report(request, facts_of("rtx-3090-and-5090"))
+    result, options = made.certificate, made.options
     assert "container" not in result.environment and result.repeat == request.command
     assert options is not None
 

@@ -62,11 +62,11 @@ def answer(ask: dict[str, Any]) -> dict[str, Any]:
         return reply
 
 
-def shown(result: Result) -> dict[str, Any]:
+def shown(result: Result[Any]) -> dict[str, Any]:
     """A result as a person gets it."""
     with out().capture() as text:
-        result.text(out())
-    return {"text": text.get(), "exit_code": int(result.exit_code), "document": result.data()}
+        result.show(out())
+    return {"text": text.get(), "exit_code": int(result.exit_code), "document": result.document()}
 
 
 if __name__ == "__main__":

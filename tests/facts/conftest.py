@@ -21,26 +21,15 @@ def machine_of() -> MachineOf:
         files: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         commands: Mapping[str | tuple[str, ...], str | dict[str, Any]] | None = None,
-        nvml: dict[str, Any] | None = None,
-        **paths: Any,
+        **more: Any,
     ) -> PlaybackSystem:
-        answers = [
-            {
-                "argv": argv.split() if isinstance(argv, str) else list(argv),
-                **(said if isinstance(said, dict) else {"stdout": said}),
-            }
-            for argv, said in (commands or {}).items()
-        ]
+        answers = []
+        for argv, said in (commands or {}).items():
+            words = argv.split() if isinstance(argv, str) else list(argv)
+            answers.append({"argv": words, **(said if isinstance(said, dict) else {"stdout": said})})
         about = {"system": system, "machine": "x86_64", "python": "py", "own_python": "py"}
-        document = {
-            "machine": about,
-            "env": env or {},
-            "paths": paths,
-            "commands": answers,
-            "files": files or {},
-        }
-        if nvml is not None:
-            document["nvml"] = nvml
-        return PlaybackSystem(from_json(RawMachine, document))
+        document = {"machine": about, "env": env or {}, "commands": answers, "files": files or {}}
+        document |= {"nvml": more.pop("nvml")} if "nvml" in more else {}
+        return PlaybackSystem(from_json(RawMachine, {**document, "paths": more}))
 
     return make

@@ -50,10 +50,11 @@ def test_what_is_no_json(text: str, tmp_path: Path) -> None:
     assert refused(tmp_path).code == "cannot-read"
 
 
-def test_facts_of_an_earlier_splatfix(tmp_path: Path) -> None:
-    made = document() | {
-        "schema_version": 2,
-        "checkout": {"value": {"sources": [{"modules": [{"name": "a"}]}]}},
-    }
-    (tmp_path / "f.json").write_text(json.dumps(made))
+def test_facts_of_other_splatfixes(tmp_path: Path) -> None:
+    earlier = {"schema_version": 2, "checkout": {"value": {"sources": [{"modules": [{"name": "a"}]}]}}}
+    (tmp_path / "f.json").write_text(json.dumps(document() | earlier))
     assert load(tmp_path / "f.json") == facts_of("h200")
+    (tmp_path / "f.json").write_text('{"schema_version": 99}')
+    with pytest.raises(SplatfixError) as caught:
+        load(tmp_path / "f.json")
+    assert caught.value.code == "facts-too-new"

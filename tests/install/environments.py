@@ -147,31 +147,18 @@ def snapshot(target: Environment) -> Files:
 
 
 def write_extension(
-    folder: Path,
-    *,
-    answer: int = 42,
-    name: str = "tiny_probe",
-    version: str = "1.0",
-    extra: str = "",
-    module: str = "",
-    before: str = "",
-    said: str = "",
+    folder: Path, *, answer: int = 42, name: str = "tiny_probe", version: str = "1.0", **code: str
 ) -> Path:
     """Source of a C extension ``tiny_probe`` whose ``tiny_probe._C.answer()`` says ``answer``; nothing of torch in it.
 
-    ``extra`` is C code at file scope: a syntax error, or a fat binary in its own section; ``module`` and ``before`` are
-    Python code at the top of its package and of its setup.py; ``said`` are more arguments of ``setup``.
+    Args:
+        code: ``extra`` is C code at file scope: a syntax error, or a fat binary in its own section; ``module`` and ``before``
+            are Python code at the top of its package and of its setup.py; ``said`` are more arguments of ``setup``.
     """
-    given = {
-        "name": name,
-        "version": version,
-        "module": module,
-        "before": before,
-        "said": said,
-        "extra": extra,
-    }
+    blanks = dict.fromkeys(("module", "before", "said", "extra"), "")
+    given = {**blanks, **code, "name": name, "version": version, "answer": answer}
     for path, text in _EXTENSION.items():
-        put(folder, {Template(path).substitute(given): Template(text).substitute(given, answer=answer)})
+        put(folder, {Template(path).substitute(given): Template(text).substitute(given)})
     return folder
 
 

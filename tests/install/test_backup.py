@@ -31,9 +31,7 @@ def test_a_damaged_backup_says_what_to_do_and_changes_nothing(stages: Stages, da
     assert snapshot(environment) == stages.files["two"]
 
 
-def test_what_the_disk_refuses_is_said_and_can_be_done_again(
-    stages: Stages, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_restore_can_be_done_again(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = stages.at("two")
 
     def read_only(path: Path, missing_ok: bool = False) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,23 +15,16 @@ from msgspec.structs import replace
 
 from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
-from splatfix.install import (
-    EntryStatus,
-    InstallOutcome,
-    InstallProgress,
-    Journal,
-    WheelCache,
-    execute,
-    revert,
-)
+from splatfix.install import EntryStatus, InstallProgress, Journal, WheelCache, execute, revert
 from splatfix.install.build import compiler_cache
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.wheel_cache import identity_of
 from splatfix.install.wheels import MANIFEST, write_wheel
 from splatfix.model.steps import BuildWheel, InstallStep
 from tests.archs import archs, request_for
-from tests.files import put
+from tests.files import contents, put
 from tests.plan.machines import machine, make_plan, refused
+from tests.tables import data
 
 from .environments import LEAVES, Files, Interposed, Run, install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
@@ -87,13 +80,11 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Environment, 
     assert run_in(environment, BOTH) == "1 2"
     ends = [number for number, line in enumerate(heard.lines) if line.startswith("done build-wheel")]
     assert heard.lines.index("2/8 build-wheel two_probe") < ends[0]
-    assert [line for line in heard.lines if line.startswith("one_probe: ")][:4] == [
-        "one_probe: copying the source",
-        "one_probe: asking setup.py",
-        "one_probe: running its setup.py",
-        "one_probe: compiling the sources of one_probe._C",
-    ]
-    assert "one_probe: compiling probe.c" in heard.lines and "two_probe: compiling probe.c" in heard.lines
+    said = ["copying the source", "asking setup.py", "running its setup.py"]
+    said.append("compiling the sources of one_probe._C")
+    of_one = [line for line in heard.lines if line.startswith("one_probe: ")]
+    assert of_one[:4] == [f"one_probe: {text}" for text in said]
+    assert {"one_probe: compiling probe.c", "two_probe: compiling probe.c"} <= set(heard.lines)
     assert all("compiled in" in heard.lines[number] for number in ends)
 
     (entry,) = Journal(environment.state_folder).entries()
@@ -127,9 +118,7 @@ def test_one_failed_build_stops_the_other(environment: Environment, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_every_build(
-    environment: Environment, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_interrupt_ends_every_build(environment: Environment, tmp_path: Path, number: signal.Signals) -> None:
     started = tmp_path / "started"
     started.mkdir()
     # only a real build comes to it: who asks setup.py runs no command
@@ -165,10 +154,7 @@ build.run = run
 
 
 ACTION = BuildWheel(
-    subject="x",
-    source="/x",
-    targets=archs("sm_120"),
-    variables={"CXX": "/usr/bin/g++", "MAX_JOBS": "2"},
+    subject="x", source="/x", targets=archs("sm_120"), variables={"CXX": "/usr/bin/g++", "MAX_JOBS": "2"}
 )
 
 
@@ -176,22 +162,18 @@ def with_cache(program: str, cxx: str) -> BuildWheel:
     return replace(ACTION, variables={**ACTION.variables, "CXX": cxx, "PYTORCH_NVCC": f"{program} /c/nvcc"})
 
 
-def test_the_compiler_script_passes_all_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    script = programs / "ccache"
-    script.write_text('#!/bin/sh\nfor word in "$@"; do echo "<$word>"; done\n')
-    script.chmod(0o755)
+def test_the_compiler_script_passes_all_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Callable[[Path, str], Path]
+) -> None:
+    """No cache, nothing added; torch knows a compiler by its name."""
+    program = script(tmp_path / "ccache", '#!/bin/sh\nfor word in "$@"; do echo "<$word>"; done\n')
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    assert compiler_cache(ACTION, tmp_path / "none") == {}
     (tmp_path / "scratch").mkdir()
-    assert compiler_cache(ACTION, tmp_path / "none") == {}, "no cache, nothing added"
     added = compiler_cache(with_cache("ccache", "/odd place/g++-13"), tmp_path / "scratch")
-    assert Path(added["CXX"]).name == "g++-13", "torch knows a compiler by its name"
-    done = subprocess.run(
-        [added["CXX"], "-c", "a b.cpp"], capture_output=True, text=True, check=True, timeout=30
-    )
+    assert Path(added["CXX"]).name == "g++-13" and added["CCACHE_BASEDIR"] == str(tmp_path / "scratch")
+    done = Runner().run([added["CXX"], "-c", "a b.cpp"], timeout=30.0)
     assert done.stdout.splitlines() == ["</odd place/g++-13>", "<-c>", "<a b.cpp>"]
-    assert added["CCACHE_BASEDIR"] == str(tmp_path / "scratch")
 
 
 def test_the_wheel_is_the_same_with_and_without() -> None:
@@ -202,57 +184,35 @@ def test_the_wheel_is_the_same_with_and_without() -> None:
     assert identity_of(with_cache("ccache", "/usr/bin/g++-13"), machine()) != plain
 
 
-# As torch has it: BuildExtension calls the module's own function by its global name.
-REFUSES = """
-def _check_cuda_version(compiler_name, compiler_version):
-    raise RuntimeError("The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (13.0)")
-
-def build_extensions():
-    _check_cuda_version("g++", None)
-"""
+REFUSES: str = data(__file__)["refuses"]
 WORDS = "compiled with CUDA 12.8, torch is built with CUDA 13.0"
 
 
-def built_for(target: Environment, source: Path, mismatch: str) -> InstallOutcome:
-    facts = gather(target.python)
-    made = make_plan(request_for((str(source),), ("sm_120",)), facts)
-    steps = [
-        replace(step, cuda_mismatch=mismatch) if isinstance(step, BuildWheel) else step for step in made.steps
-    ]
-    return execute(replace(made, steps=tuple(steps)), facts)
-
-
 def test_torch_refuses_unless_it_is_forced(environment: Environment, tmp_path: Path) -> None:
+    """torch's files stay as they are, and its check is silent for that build alone."""
     fake_torch(environment, "2.11.0+cu130", "13.0")
-    (environment.purelib / "torch" / "utils" / "__init__.py").write_text("")
-    with (environment.purelib / "torch" / "utils" / "cpp_extension.py").open("a") as file:
-        file.write(REFUSES)
+    builder = environment.purelib / "torch" / "utils" / "cpp_extension.py"
+    put(builder.parent, {"__init__.py": "", builder.name: builder.read_text() + REFUSES})
     builds = "from torch.utils import cpp_extension\ncpp_extension.build_extensions()\n"
     source = write_extension(tmp_path / "source", before=builds)
-    error = refused(built_for, environment, source, "")
+    facts = gather(environment.python)
+    plan = make_plan(request_for((str(source),), ("sm_120",)), facts)
+    error = refused(execute, plan, facts)
     assert "mismatches the version" in error.what + error.meaning
-    torch_before = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
-    outcome = built_for(environment, source, WORDS)
-
-    log = (Path(outcome.log) / "build-tiny_probe.log").read_text()
-    assert "torch's check of the CUDA version is silenced" in log
-    now = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
-    assert now == torch_before, "torch's files were touched"
-    child = Runner().run(
-        [environment.python, "-B", "-c", "import torch.utils.cpp_extension as c; c.build_extensions()"],
-        timeout=60.0,
-    )
-    assert "mismatches the version" in child.stderr, "the check stayed silenced after the build"
-
-    entry = Journal(environment.state_folder).entries()[-1]
-    assert entry.request["cuda_mismatch"] == WORDS
+    torch_before = contents(builder.parents[1])
+    build, *others = plan.steps
+    forced = replace(plan, steps=(replace(build, cuda_mismatch=WORDS), *others))
+    log = Path(execute(forced, facts).log) / "build-tiny_probe.log"
+    assert "torch's check of the CUDA version is silenced" in log.read_text()
+    assert contents(builder.parents[1]) == torch_before
+    child = Runner().run([environment.python, "-B", "-c", builds], timeout=60.0)
+    assert "mismatches the version" in child.stderr
+    assert Journal(environment.state_folder).entries()[-1].request["cuda_mismatch"] == WORDS
     (installed,) = environment.purelib.glob(f"tiny_probe-*.dist-info/{MANIFEST}")
     manifest = json.loads(installed.read_text())
-    assert manifest["cuda_mismatch"] == WORDS
-    assert manifest["built_with"]["torch"] == "2.11.0+cu130 13.0", (
-        "diagnose cannot tell what it was built for"
-    )
-    assert manifest["built_with"]["setuptools"]
+    # diagnose tells by it what it was built for
+    assert manifest["cuda_mismatch"] == WORDS and manifest["built_with"]["setuptools"]
+    assert manifest["built_with"]["torch"] == "2.11.0+cu130 13.0"
 
 
 def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path: Path) -> None:
@@ -279,9 +239,7 @@ def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path:
 
 
 @pytest.mark.parametrize("extra", ["", "this is no C"])
-def test_what_a_build_leaves_in_the_environment_is_moved_out(
-    environment: Environment, tmp_path: Path, extra: str
-) -> None:
+def test_leftovers_of_a_build_are_moved_out(environment: Environment, tmp_path: Path, extra: str) -> None:
     """And what somebody else's pip brings meanwhile stays."""
     other = write_wheel(tmp_path, "other", "1.0", {"other/__init__.py": b""}, "")
     source = write_extension(tmp_path / "source", before=LEAVES, extra=extra)

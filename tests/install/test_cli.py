@@ -11,39 +11,22 @@ import pytest
 
 from splatfix.install.environment import Environment
 from tests.cli.conftest import Document
-from tests.conftest import Splatfix
+from tests.conftest import ROOT, Splatfix
 from tests.files import put
 from tests.plan.machines import with_submodules
 from tests.tables import data
 
 from .environments import make_environment, run_in, snapshot, write_extension
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-
 
 def fake_torch(target: Environment, version: str, cuda: str | None) -> None:
     """torch as far as it is read as text: version.py and the arch list of cpp_extension."""
-    folder = target.purelib / "torch"
-    (folder / "utils").mkdir(parents=True)
-    (folder / "__init__.py").write_text("")
-    (folder / "version.py").write_text(f"__version__ = {version!r}\ncuda = {cuda!r}\nhip = None\n")
-    archs = "supported_arches = ['7.5', '8.0', '8.6', '9.0', '10.0', '12.0']\n"
-    (folder / "utils" / "cpp_extension.py").write_text(archs)
-
-
-def test_dry_run_shows_the_plan_and_changes_nothing(
-    environment: Environment, tmp_path: Path, splatfix: Splatfix, document: Document
-) -> None:
-    source = write_extension(tmp_path / "source")
-    before = snapshot(environment)
-    text = splatfix("install", source, "--python", environment.prefix, "--dry-run", "--why").stdout
-    for words in ("build tiny_probe", "verify the wheel", "MAX_JOBS=", "Nothing was changed"):
-        assert words in text
-    planned = document("install", source, "--python", environment.python, "--dry-run")
-    kinds = [step["kind"] for step in planned["plan"]["steps"]]
-    assert kinds == ["build-wheel", "verify-wheel", "install-wheel", "check-import"]
-    assert snapshot(environment) == before
-    assert not environment.state_folder.exists()
+    files = {
+        "__init__.py": "",
+        "version.py": f"__version__ = {version!r}\ncuda = {cuda!r}\nhip = None\n",
+        "utils/cpp_extension.py": "supported_arches = ['7.5', '8.0', '8.6', '9.0', '10.0', '12.0']\n",
+    }
+    put(target.purelib / "torch", files)
 
 
 def test_install_and_revert_as_typed(tmp_path: Path, splatfix: Splatfix) -> None:
@@ -60,9 +43,7 @@ def test_install_and_revert_as_typed(tmp_path: Path, splatfix: Splatfix) -> None
     assert "tiny_probe 1.0 removed" in splatfix(*words[1:]).stdout
 
 
-def test_typed_inside_a_checkout_it_installs_every_extension(
-    environment: Environment, tmp_path: Path, splatfix: Splatfix
-) -> None:
+def test_all_extensions_of_a_checkout(environment: Environment, tmp_path: Path, splatfix: Splatfix) -> None:
     checkout = tmp_path / "mine"
     write_extension(checkout / "submodules" / "second", name="second_probe", answer=2)
     write_extension(checkout / "submodules" / "first", name="first_probe", answer=1)
@@ -77,18 +58,12 @@ def test_typed_inside_a_checkout_it_installs_every_extension(
 
 
 @pytest.mark.parametrize("case", data(__file__)["refused"], ids=lambda case: " ".join(case["typed"])[:40])
-def test_bad_input(
-    environment: Environment, tmp_path: Path, splatfix: Splatfix, case: dict[str, Any]
-) -> None:
-    places = {name: tmp_path / name for name in ("empty", "broken", "source", "twin")}
-    places |= {
-        "file": tmp_path / "file.txt",
-        "probe": FIXTURES / "splat_probe",
-        "program": Path("/bin/ls"),
-        "dead": tmp_path / "python3.12",
-        "activate": environment.prefix / "bin" / "activate",
-    }
+def test_refused(environment: Environment, tmp_path: Path, splatfix: Splatfix, case: dict[str, Any]) -> None:
     put(tmp_path, {"file.txt": "", "broken/setup.py": "def half(:\n", "python3.12": "#!/bin/sh\nexit 3\n"})
+    places = {name: tmp_path / name for name in ("empty", "broken", "source", "twin")}
+    places |= {"file": tmp_path / "file.txt", "dead": tmp_path / "python3.12"}
+    places |= {"activate": environment.prefix / "bin" / "activate", "program": Path("/bin/ls")}
+    places["probe"] = ROOT / "tests" / "fixtures" / "splat_probe"
     places["dead"].chmod(0o755)
     places["empty"].mkdir()
     for name in ("source", "twin"):
@@ -124,14 +99,13 @@ def test_typed_where_there_is_nothing(
 
 
 @pytest.mark.parametrize("clone", [True, False])
-def test_typed_in_some_project_it_installs_nothing(
+def test_no_source_in_a_project(
     clone: bool, environment: Environment, tmp_path: Path, splatfix: Splatfix
 ) -> None:
     project = write_extension(tmp_path / "project")
     if clone:
         (project / ".git").mkdir()
-    before = snapshot(environment)
-    python = ("--python", environment.python)
+    before, python = snapshot(environment), ("--python", environment.python)
     for more in ((), ("--dry-run",)):
         said = splatfix("install", *more, *python, "--json", cwd=project)
         problem = json.loads(said.stdout)["error"]
@@ -151,9 +125,7 @@ def test_a_read_only_environment_is_refused_before_the_build(
     assert not environment.state_folder.exists()
 
 
-def test_options_stand_beside_empty_submodules(
-    environment: Environment, tmp_path: Path, document: Document
-) -> None:
+def test_options_with_empty_submodules(environment: Environment, tmp_path: Path, document: Document) -> None:
     folder = with_submodules(tmp_path / "stack", "submodules/simple-knn")
     words = ("install", folder, "--python", environment.python, "-t", "sm_120")
     assert document(*words, "--dry-run")["exit_code"] == 1, "without --why there is no plan to show"

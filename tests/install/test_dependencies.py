@@ -54,9 +54,7 @@ def installed(environment: Environment, source: Path) -> InstallOutcome:
     return install(environment, source, with_dependencies=True)
 
 
-def test_it_is_installed_with_it_and_reverted_with_it(
-    environment: Environment, needing: Path, offered: Path
-) -> None:
+def test_installed_and_reverted_together(environment: Environment, needing: Path, offered: Path) -> None:
     offer(offered, "dacite", needs="deeper>=1")
     offer(offered, "deeper", "1.5")
     before = snapshot(environment)
@@ -76,9 +74,7 @@ PINNED = [(row["pin"], set(row["versions"]), row["told"]) for row in data(__file
 
 
 @pytest.mark.parametrize("imported", ["", "plyfile"])
-def test_the_pins_of_a_checkout_are_followed(
-    environment: Environment, needing: Path, offered: Path, imported: str
-) -> None:
+def test_pins_are_followed(environment: Environment, needing: Path, offered: Path, imported: str) -> None:
     """Of what it imports, and of what only that needs."""
     modules = {pin: re.split(r"\W", pin)[0] for pin, _, _ in PINNED}
     for name in modules.values():
@@ -94,9 +90,7 @@ def test_the_pins_of_a_checkout_are_followed(
         assert told in about and ("fits here" in about) is bool(told)
 
 
-def test_what_is_there_and_broken_is_seen_before_the_build(
-    environment: Environment, needing: Path, offered: Path
-) -> None:
+def test_a_broken_import_stops_the_build(environment: Environment, needing: Path, offered: Path) -> None:
     """kaolin-wisp imports attrdict, which no Python since 3.10 imports: known after 16 minutes of compiling."""
     offer(offered, "dacite", text="from collections import Mapping\n")
     wheel = next(offered.glob("dacite-*.whl"))
@@ -118,9 +112,7 @@ def test_nothing_that_is_installed_changes(environment: Environment, needing: Pa
     assert snapshot(environment) == before
 
 
-def test_what_only_scripts_import_stops_nothing(
-    environment: Environment, needing: Path, offered: Path
-) -> None:
+def test_imports_of_scripts_are_optional(environment: Environment, needing: Path, offered: Path) -> None:
     """mmcv has no wheel for a new Python, and its sdist needs an old setuptools: SpacetimeGaussians' scripts import it.
     cv2 wants a libGL that a server lacks. The extension needs neither."""
     optional = "try:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
@@ -140,43 +132,26 @@ def test_what_only_scripts_import_stops_nothing(
 
 
 @pytest.mark.slow
-def test_what_is_declared_and_not_imported_stops_nothing(
+def test_declared_and_not_imported_is_optional(
     environment: Environment, tmp_path: Path, offered: Path
 ) -> None:
     """MASt3R-SLAM pins torchcodec==0.1 for reading videos, and lietorch, which pip would build without torch."""
     declared = 'install_requires=["torchcodec==0.1", "lietorch"], '
     offer(offered, "dacite")
-    outcome = installed(
-        environment, write_extension(tmp_path / "source", module="import dacite", said=declared)
-    )
+    source = write_extension(tmp_path / "source", module="import dacite", said=declared)
+    outcome = installed(environment, source)
     assert [note for note in outcome.notes if "torchcodec==0.1" in note]
     assert [note for note in outcome.plan.notes if "asks for lietorch, which has to be built" in note]
 
 
-# torchvision 0.28.0 of PyPI beside a torch for the CPU
-NO_OPERATOR = "raise RuntimeError('no operator dacite::nms')\n"
-
-
-@pytest.mark.parametrize(
-    ("dacite", "c_code", "told"),
-    [
-        (None, "", ("dependencies-not-found", "failed", "dacite")),
-        (NO_OPERATOR, "", ("import-failed", "rolled-back", "dacite::nms")),
-        ("x = 1\n", "this is no C\n", ("build-failed", "rolled-back", "probe.c")),
-    ],
-)
+@pytest.mark.parametrize(("dacite", "c_code", "told"), data(__file__)["fails"])
 def test_what_fails_takes_them_back(
-    environment: Environment,
-    needing: Path,
-    offered: Path,
-    dacite: str | None,
-    c_code: str,
-    told: tuple[str, str, str],
+    environment: Environment, needing: Path, offered: Path, dacite: str, c_code: str, told: tuple[str, ...]
 ) -> None:
     if dacite:
         offer(offered, "dacite", text=dacite)
     if c_code:
-        (needing / "probe.c").write_text(c_code)
+        put(needing, {"probe.c": c_code})
     before = snapshot(environment)
     error = refused(installed, environment, needing)
     status = Journal(environment.state_folder).entries()[-1].status.value
@@ -184,24 +159,19 @@ def test_what_fails_takes_them_back(
     assert snapshot(environment) == before
 
 
-@pytest.mark.parametrize(("torch", "brought"), [("2.13.0+cpu", False), ("2.13.0", True)])
-def test_the_torchvision_of_another_torch_is_left_out(
-    environment: Environment, offered: Path, tmp_path: Path, torch: str, brought: bool
+@pytest.mark.parametrize(("torch", "brought"), [("2.13.0+cpu", ()), ("2.13.0", ("torchvision",))])
+def test_a_torchvision_of_another_torch(
+    environment: Environment, offered: Path, tmp_path: Path, torch: str, brought: tuple[str, ...]
 ) -> None:
     """PyTorch's own index cannot be reached, and PyPI's torchvision is for its CUDA torch."""
-    offer(offered, "torchvision")
-    offer(offered, "plyfile")
     both = ("torchvision", "plyfile")
+    for name in both:
+        offer(offered, name)
     step = InstallDependencies(requirements=both, optional=both)
-    installed = [Distribution("torch", torch, "")]
-    pip = Pip.of(environment, tmp_path / "pip.log")
-    fetcher = Fetcher(step, installed, pip, tmp_path / "to", list[str]().append)
-    paths = fetcher.fetch()
-    assert {wheel.name.split("-")[0] for wheel in paths} == {
-        "plyfile",
-        *(["torchvision"] if brought else []),
-    }
-    assert ["for a CUDA torch" in text for text in fetcher.told] == ([] if brought else [True])
+    there, pip = [Distribution("torch", torch, "")], Pip.of(environment, tmp_path / "pip.log")
+    fetcher = Fetcher(step, there, pip, tmp_path / "to", list[str]().append)
+    assert {wheel.name.split("-")[0] for wheel in fetcher.fetch()} == {"plyfile", *brought}
+    assert ["for a CUDA torch" in text for text in fetcher.told] == [True] * (not brought)
 
 
 def importing(source: Path, module: str, instead_of: str = "dacite") -> None:
@@ -209,9 +179,7 @@ def importing(source: Path, module: str, instead_of: str = "dacite") -> None:
     package.write_text(package.read_text().replace(f"import {instead_of}", f"import {module}"))
 
 
-def test_a_compiled_import_has_to_be_built_first(
-    environment: Environment, needing: Path, tmp_path: Path
-) -> None:
+def test_a_compiled_import_is_built_first(environment: Environment, needing: Path, tmp_path: Path) -> None:
     importing(needing, "torch_scatter")
     for options in ({}, {"with_dependencies": True}):
         error = refused(planned, environment, needing, **options)

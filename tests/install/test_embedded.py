@@ -19,19 +19,9 @@ from splatfix.install.environment import open_environment
 from tests.conftest import Splatfix
 from tests.files import put
 from tests.install.environments import Files, snapshot
+from tests.tables import data
 
-# As Windows' scheme has it, whose folders these are.
-_SCHEME = """'posix_prefix': {
-        'stdlib': '{installed_base}/Lib', 'platstdlib': '{base}/Lib', 'purelib': '{base}/Lib/site-packages',
-        'platlib': '{base}/Lib/site-packages', 'include': '{installed_base}/Include',
-        'platinclude': '{installed_base}/Include', 'scripts': '{base}/Scripts', 'data': '{base}',
-        """
-
-SETUP = """
-from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension
-setup(name="ext", ext_modules=[CppExtension("ext", ["ext.cpp"])], cmdclass={"build_ext": BuildExtension})
-"""
+TEXTS: dict[str, str] = data(__file__)["texts"]
 
 
 @pytest.fixture
@@ -54,7 +44,7 @@ def python(tmp_path: Path) -> Path:
             text = path.read_bytes()
             if str(name) == "sysconfig.py":
                 before, _, rest = text.decode().partition("'posix_prefix': {")
-                text = (before + _SCHEME + rest[rest.index("},") :]).encode()
+                text = (before + TEXTS["scheme"] + rest[rest.index("},") :]).encode()
             archive.writestr(str(name), text)
     for path in (library / "lib-dynload").glob("*.so"):
         shutil.copy(path, folder)
@@ -71,7 +61,7 @@ def ask(python: Path, code: str) -> str:
 def test_installed_and_undone_exactly(splatfix: Splatfix, python: Path, tmp_path: Path) -> None:
     assert ask(python, "import sys; print(sys.prefix, sys.flags.isolated)") == f"{python.parent} 1"
     assert not list(python.parent.rglob("Python.h")) and not (python.parent / "include").exists()
-    put(tmp_path / "source", {"setup.py": SETUP, "ext.cpp": ""})
+    put(tmp_path / "source", {"setup.py": TEXTS["setup"], "ext.cpp": ""})
     refused = splatfix("install", tmp_path / "source", "--python", python, "--json")
     assert json.loads(refused.stdout)["error"]["code"] == "no-python-headers", refused.stdout + refused.stderr
     environment = open_environment(str(python))

@@ -26,9 +26,7 @@ def last_status(target: Environment) -> EntryStatus:
 ANSWER = "import tiny_probe; print(tiny_probe.answer())"
 
 
-def test_install_then_revert_leaves_the_environment_as_it_was(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_install_then_revert_leaves_no_trace(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     prints = "import sys\nsys.stdout.write('loading ... ')\nsys.stderr.write('ready')\n"
     source = write_extension(tmp_path / "source", module=prints)
@@ -71,14 +69,10 @@ def test_a_second_install_reverts_to_the_first_byte_for_byte(stages: Stages, tmp
 
 
 @pytest.mark.parametrize("case", data(__file__)["fails"], ids=lambda case: case["words"])
-def test_code_that_fails_is_named_and_taken_back(
-    stages: Stages, tmp_path: Path, case: dict[str, Any]
-) -> None:
+def test_what_fails_is_named_and_taken_back(stages: Stages, tmp_path: Path, case: dict[str, Any]) -> None:
     """With the other that was installed before it in the same run."""
-    environment, source = (
-        stages.at("one"),
-        write_extension(tmp_path / "source", version="2.0", **case["source"]),
-    )
+    environment = stages.at("one")
+    source = write_extension(tmp_path / "source", version="2.0", **case["source"])
     other = write_extension(tmp_path / "other", name="other_probe")
     error = refused(install, environment, other, source)
     assert error.code == case["code"] and case["words"] in f"{error.what} {error.meaning}", error.what
@@ -116,9 +110,7 @@ def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Environment
     assert snapshot(environment) == before
 
 
-def test_a_setup_py_that_installs_its_submodule_leaves_that_to_the_plan(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_pip_inside_a_setup_py_is_refused(environment: Environment, tmp_path: Path) -> None:
     """beta-splatting's install command runs ``pip install .`` there, also while its wheel is built."""
     how = "import subprocess, sys\n"
     how += "subprocess.check_call([sys.executable, '-m', 'pip', 'install', './inner'])\n"
@@ -131,10 +123,8 @@ def test_a_setup_py_that_installs_its_submodule_leaves_that_to_the_plan(
 
 def named_otherwise(folder: Path, name: str) -> Path:
     """A source whose name only running it tells."""
-    source = write_extension(folder)
-    setup = source / "setup.py"
-    setup.write_text(setup.read_text().replace('name="tiny_probe"', f'name="".join({list(name)!r})'))
-    return source
+    setup = (write_extension(folder) / "setup.py").read_text()
+    return put(folder, {"setup.py": setup.replace('name="tiny_probe"', f'name="".join({list(name)!r})')})
 
 
 def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Environment, tmp_path: Path) -> None:
@@ -193,22 +183,19 @@ def test_the_build_sees_only_its_own_settings(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
-    monkeypatch.setenv("PIP_TARGET", str(elsewhere))
-    monkeypatch.setenv("PIP_USER", "1")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "tiny_probe.py").write_text("raise SystemExit('wrong module')\n")
+    settings = {"PIP_TARGET": str(elsewhere), "PIP_USER": "1", "PYTHONPATH": str(tmp_path)}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    put(tmp_path, {"tiny_probe.py": "raise SystemExit('wrong module')\n"})
     install(environment, write_extension(tmp_path / "source"), afresh=True)
     monkeypatch.delenv("PYTHONPATH")
-    assert run_in(environment, ANSWER) == "42"
-    assert not elsewhere.exists()
+    assert run_in(environment, ANSWER) == "42" and not elsewhere.exists()
 
 
 KILLED = "gcc: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
 
 
-def test_a_compiler_killed_for_memory_is_tried_again_with_fewer(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_a_compiler_killed_for_memory_is_tried_again(environment: Environment, tmp_path: Path) -> None:
     jobs: list[str] = []
 
     def kill_the_first(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:

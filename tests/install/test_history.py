@@ -185,10 +185,7 @@ class History(RuleBasedStateMachine):
         held, self.dead = self.dead or self.files(), {}
         self.pip.at, self.pip.ends = at, ends
         members = {path.format(name, name): content for path, content in VERSIONS[version].items()}
-        steps = (
-            FetchWheel(subject=name, version=version, requirement=name),
-            InstallWheel(subject=name),
-        )
+        steps = (FetchWheel(subject=name, version=version, requirement=name), InstallWheel(subject=name))
         how = {"title": "", "python": self.target.python, "prefix": str(self.target.prefix)}
         plan = Plan(kind=OptionKind.KEEP, steps=steps, **how)
         bring = {name: lambda folder: write_wheel(folder, name, version, members, "")}

@@ -13,7 +13,7 @@ from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, e
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge.breakages import breakage
-from splatfix.plan import BuildWheel, EditSource, InstallWheel
+from splatfix.plan import EditSource
 from splatfix.plan.edits import PlannedEdit
 from tests.archs import request_for
 from tests.conftest import Splatfix
@@ -41,16 +41,11 @@ def edited_in_place(
 ) -> InstallOutcome:
     """Executed as planned for a CUDA source: the build knows the edit, and the checkout follows after the proof."""
     facts = gather(target.python)
-    made = make_plan(request_for((str(source),), in_place=True), facts)
-    planned_steps: list[object] = []
-    for step in made.steps:
-        if isinstance(step, BuildWheel):
-            step = replace(step, edits=(edit,))
-        if isinstance(step, InstallWheel):
-            planned_steps.append(EditSource(subject=step.subject, source=str(source), edits=(edit,)))
-        planned_steps.append(step)
-    plan = replace(made, steps=tuple(planned_steps))  # type: ignore[arg-type]
-    return execute(plan, facts, runner=runner, cache=WheelCache())
+    plan = make_plan(request_for((str(source),), in_place=True), facts)
+    build, verify, *others = plan.steps
+    following = EditSource(subject=build.subject, source=str(source), edits=(edit,))
+    steps = (replace(build, edits=(edit,)), verify, following, *others)
+    return execute(replace(plan, steps=steps), facts, runner=runner, cache=WheelCache())
 
 
 def source_with_work(folder: Path) -> Path:
@@ -80,9 +75,7 @@ def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Environmen
     assert str(source) in [item.source for item in undone.items]
 
 
-def test_a_failed_installation_leaves_the_checkout_as_it_was(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_a_failed_installation_leaves_no_edit(environment: Environment, tmp_path: Path) -> None:
     def pip_fails(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
         if "--force-reinstall" in argv:
             return Completed(tuple(argv), 1, "ERROR: no\n", "", 0.0)
@@ -116,8 +109,7 @@ def test_work_done_since_is_not_thrown_away(environment: Environment, tmp_path: 
 def test_a_checkout_that_cannot_be_edited_is_refused_before_the_build(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = source_with_work(tmp_path / "source")
-    real = os.access
+    source, real = source_with_work(tmp_path / "source"), os.access
     with monkeypatch.context() as patch:
         patch.setattr(os, "access", lambda path, mode: Path(path) != source and real(path, mode))
         error = refused(edited_in_place, environment, source)
@@ -128,7 +120,7 @@ def test_a_checkout_that_cannot_be_edited_is_refused_before_the_build(
 
 
 @pytest.mark.parametrize(("rule", "moved"), [("cstdint", True), ("type-is-cuda", False)])
-def test_an_error_below_an_edit_says_how_lines_are_counted(
+def test_lines_of_an_error_below_an_edit(
     environment: Environment, tmp_path: Path, rule: str, moved: bool
 ) -> None:
     extra = "typedef unsigned uint8_t_; /* x.type().is_cuda() uint8_t */\nint half = ;"
@@ -143,9 +135,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
 TEXTS: dict[str, str] = data(__file__)["texts"]
 
 
-def test_an_installed_nerfstudio_is_edited_where_it_lies_and_taken_back(
-    tmp_path: Path, splatfix: Splatfix
-) -> None:
+def test_an_installed_nerfstudio_is_edited_and_restored(tmp_path: Path, splatfix: Splatfix) -> None:
     pytest.importorskip("torch")
     target = make_environment(tmp_path / "env", torch=True)
     record = breakage("nerfstudio-torch-load").installed
@@ -153,19 +143,23 @@ def test_an_installed_nerfstudio_is_edited_where_it_lies_and_taken_back(
     files = dict.fromkeys(record.files, TEXTS["load"].encode()) | {"nerfstudio/__init__.py": b""}
     wheel = write_wheel(tmp_path, "nerfstudio", "1.1.5", files, "a stand-in")
     assert pip(target, "install", "--no-index", "--no-deps", "--no-compile", str(wheel)).ok
-    before = snapshot(target)
-    assert run_in(target, TEXTS["works"]) == "UnpicklingError"
-    (target.prefix / "x.pt").unlink()
-    python = ("--python", target.python)
-    diagnose = ("diagnose", "--only", "installed-package-breaks", *python)
-    done = splatfix(*diagnose)
-    assert done.returncode == 0 and "splatfix install nerfstudio --in-place" in done.stdout
-    done = splatfix("install", "nerfstudio", "--in-place", *python)
-    assert done.returncode == 0 and "Edited the installed nerfstudio" in done.stdout
-    assert "1.0" in run_in(target, TEXTS["works"])
-    (target.prefix / "x.pt").unlink()
-    done = splatfix(*diagnose)
-    assert done.returncode == 0 and "1 check passed" in done.stdout
-    assert splatfix("revert", *python).returncode == 0
+    before, python = snapshot(target), ("--python", target.python)
+
+    def done(*words: str, says: str) -> None:
+        told = splatfix(*words, *python)
+        assert told.returncode == 0 and says in told.stdout
+
+    def loaded() -> str:
+        said = run_in(target, TEXTS["works"])
+        (target.prefix / "x.pt").unlink()
+        return said
+
+    assert loaded() == "UnpicklingError"
+    diagnose = ("diagnose", "--only", "installed-package-breaks")
+    done(*diagnose, says="splatfix install nerfstudio --in-place")
+    done("install", "nerfstudio", "--in-place", says="Edited the installed nerfstudio")
+    assert "1.0" in loaded()
+    done(*diagnose, says="1 check passed")
+    done("revert", says="")
     assert snapshot(target) == before
     assert splatfix("install", "nerfstudio", *python).returncode == 2, "not a folder, and not to be edited"

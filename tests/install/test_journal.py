@@ -43,8 +43,7 @@ def test_an_entry_is_found_by_its_number_or_the_beginning_of_its_id(tmp_path: Pa
 
 def test_documents_that_are_not_ours(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    entry = journal.start({}, "python", "x")
-    path = journal.folder / f"{entry.id}.json"
+    path = journal.folder / f"{journal.start({}, 'python', 'x').id}.json"
     document = json.loads(path.read_text())
     for change, code in (
         ({"schema_version": 99}, "journal-too-new"),
@@ -68,12 +67,8 @@ def test_resumed_after_a_kill(environment: Environment, tmp_path: Path, document
     resume = ("install", "--resume", "--python", environment.python)
     fresh = document(*resume)
     assert fresh["exit_code"] == 2 and "there was none" in str(fresh["error"])
-    done = Runner().run(
-        [sys.executable, "-c", DRIVER, environment.python],
-        timeout=120.0,
-        cwd=source,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    argv, env = [sys.executable, "-c", DRIVER, environment.python], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = Runner().run(argv, timeout=120.0, cwd=source, env=env)
     assert done.returncode == -signal.SIGKILL, done.stderr
     dead = Journal(environment.state_folder).entries()[-1]
     assert dead.status is EntryStatus.RUNNING
@@ -90,22 +85,18 @@ def test_resumed_after_a_kill(environment: Environment, tmp_path: Path, document
 
 def test_the_last_failed_one_is_resumed_whatever_came_after_it(environment: Environment) -> None:
     """It said that there was nothing to resume, because something else had been installed since."""
-    journal = Journal(environment.state_folder)
-
-    def attempt(subjects: str, status: EntryStatus) -> None:
+    journal, failed, done = Journal(environment.state_folder), EntryStatus.FAILED, EntryStatus.DONE
+    for subjects, status, resumed in (
+        ("curope", failed, "/curope"),
+        ("simple_knn", failed, "/simple_knn"),
+        ("fused_ssim", done, "/simple_knn"),
+        ("fused_ssim simple_knn", done, "/curope"),
+        ("curope", done, None),
+    ):
         entry = journal.start({"subjects": subjects}, environment.python, subjects)
         request = {"request": to_json(Request(sources=(f"/{subjects}",)))}
         write_json(journal.folder_of(entry) / "plan.json", request)
         journal.end(entry, status)
-
-    def resumed() -> tuple[str, ...]:
-        return request_to_resume(environment.python).sources
-
-    attempt("curope", EntryStatus.FAILED)
-    attempt("simple_knn", EntryStatus.FAILED)
-    attempt("fused_ssim", EntryStatus.DONE)
-    assert resumed() == ("/simple_knn",)
-    attempt("fused_ssim simple_knn", EntryStatus.DONE)
-    assert resumed() == ("/curope",)
-    attempt("curope", EntryStatus.DONE)
-    assert refused(resumed).code == "nothing-to-resume"
+        if resumed:
+            assert request_to_resume(environment.python).sources == (resumed,)
+    assert refused(request_to_resume, environment.python).code == "nothing-to-resume"

@@ -68,20 +68,15 @@ def test_revert_killed_everywhere(prepared: Environment, survived: Survived) -> 
 
 @pytest.mark.slow
 def test_two_builds_killed_everywhere(environment: Environment, tmp_path: Path, survived: Survived) -> None:
-    scratch = tmp_path / "scratch"
+    """Killed in the middle they leave scratch folders, which later runs remove."""
+    scratch, left = tmp_path / "scratch", list[Path]()
     scratch.mkdir()
-    sources = [
-        write_extension(tmp_path / name, name=f"{name}_probe", before=LEAVES) for name in ("one", "two")
-    ]
-    left: list[Path] = []
-    kills = walk(
-        environment, "build", *sources, scratch=scratch, look=lambda: left.extend(scratch.glob("splatfix-*"))
-    )
+    sources = [write_extension(tmp_path / name, name=name, before=LEAVES) for name in ("one", "two")]
+    how = {"scratch": scratch, "look": lambda: left.extend(scratch.glob("splatfix-*"))}
+    kills = walk(environment, "build", *sources, **how)
     assert kills > 30 // ONE_IN, "the kills did not come"
     survived("kill -9 in a build", kills)
-    code = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
-    assert run_in(environment, code) == "42 42"
-    # killed in the middle of a build they leave scratch folders; later runs have removed them
+    assert run_in(environment, "import one, two; print(one.answer(), two.answer())") == "42 42"
     assert left
     assert driven(environment, 0, "build", *sources, scratch=scratch).ok
     assert list(scratch.glob("splatfix-*")) == []

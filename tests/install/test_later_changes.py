@@ -1,6 +1,7 @@
 """What a person changed after an installation is copied, and said, before a revert replaces or removes it."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -46,11 +47,8 @@ def test_an_edited_module(installed: Environment, splatfix: Splatfix, document: 
 
 
 def test_an_undoing_done_again_says_the_same(installed: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("splatfix.install.backup._folders", dies)
+        patch.setattr("splatfix.install.backup._folders", Mock(side_effect=KeyboardInterrupt))
         revert(installed.python)
     assert not module_of(installed).exists()
     (kept,) = revert(installed.python).items[0].kept
@@ -72,10 +70,6 @@ def test_work_in_a_checkout_after_a_kill(environment: Environment, tmp_path: Pat
 
 
 def test_a_full_disk_keeps_it_where_it_is(installed: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = snapshot(installed)
-
-    def full(path: Path, data: bytes) -> None:
-        raise SplatfixError("cannot-write", f"Cannot write {path}: No space left on device.")
-
-    monkeypatch.setattr("splatfix.install.undo.write_bytes", full)
+    held, full = snapshot(installed), SplatfixError("cannot-write", "No space left on device.")
+    monkeypatch.setattr("splatfix.install.undo.write_bytes", Mock(side_effect=full))
     assert refused(revert, installed.python).code == "cannot-write" and snapshot(installed) == held

@@ -52,8 +52,7 @@ def egg(target: Environment, name: str, *, zipped: bool) -> None:
                 archive.writestr(path, text)
     else:
         put(place, files)
-    for script in ("old-tool", "tool.sh"):
-        (target.scripts / script).write_text(f"#!{target.python}\n")
+    put(target.scripts, dict.fromkeys(("old-tool", "tool.sh"), f"#!{target.python}\n"))
     share(target, f"./{place.name}")
 
 
@@ -66,9 +65,7 @@ MAKERS: dict[str, Callable[[Environment, Path, str], None]] = {
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 @pytest.mark.parametrize(("file", "content"), data(__file__)["unreadable"])
-def test_what_cannot_be_read_is_not_replaced(
-    environment: Environment, file: str, content: str | None
-) -> None:
+def test_the_unreadable_is_not_replaced(environment: Environment, file: str, content: str | None) -> None:
     path = environment.purelib / file
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path) if content is None else path.write_text(content.replace("...", "x" * 200_000), "latin-1")

@@ -11,9 +11,6 @@ from tests.files import put
 
 from .environments import Interposed, Run
 
-RUNNER = Runner()
-
-
 PIP = "site/nvidia/cu13/lib"
 
 
@@ -22,36 +19,26 @@ def place(tmp_path: Path) -> Path:
     return put(tmp_path, {"cuda/lib/libown.so": "", f"{PIP}/libm.so.6": "", f"{PIP}/libnvrtc.so.13": ""})
 
 
-def names(place: Path, *libraries: str) -> dict[str, str]:
+def names(place: Path, *libraries: str, runner: Runner | None = None) -> dict[str, str]:
     """The names that were made, and what each stands for."""
     made = place / "names"
-    link_names(libraries, "gcc", place / "cuda", place / "site", made, RUNNER)
+    link_names(libraries, "gcc", place / "cuda", place / "site", made, runner or Runner())
     return {path.name: str(path.resolve().relative_to(place)) for path in made.glob("*.so")}
 
 
-@pytest.mark.parametrize(
-    ("library", "stands_for"),
-    [
-        ("nvrtc", f"{PIP}/libnvrtc.so.13"),
-        ("splatcu", "cuda/lib/stubs/libsplatcu.so"),  # before that of the wheels
-        # the linker finds these two, and nobody has the last
-        ("m", None),
-        ("own", None),
-        ("not_a_library_of_anybody", None),
-    ],
-)
-def test_what_gets_a_plain_name(place: Path, library: str, stands_for: str | None) -> None:
+def test_what_gets_a_plain_name(place: Path) -> None:
     put(place, {"cuda/lib/stubs/libsplatcu.so": "", f"{PIP}/libsplatcu.so.1": ""})
-    assert names(place, library) == ({f"lib{library}.so": stands_for} if stands_for else {})
+    # the stub comes before that of the wheels; the linker finds m and own, and nobody has the last
+    found = names(place, "nvrtc", "splatcu", "m", "own", "not_a_library_of_anybody")
+    assert found == {"libnvrtc.so": f"{PIP}/libnvrtc.so.13", "libsplatcu.so": "cuda/lib/stubs/libsplatcu.so"}
 
 
-def test_without_a_driver_libcuda_can_be_linked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver_libcuda_can_be_linked(place: Path) -> None:
     def finds_none(argv: list[str], env: object, run: Run) -> Completed:
         return Completed(tuple(argv), 1, "", "", 0.0) if "-print" in argv[1] else run()
 
-    monkeypatch.setattr(f"{__name__}.RUNNER", Interposed(finds_none))
-    assert names(place, "cuda") == {"libcuda.so": "names/libcuda.so"}
-    (place / "x.c").write_text("int cuInit(unsigned); int f(void) { return cuInit(0); }")
+    assert names(place, "cuda", runner=Interposed(finds_none)) == {"libcuda.so": "names/libcuda.so"}
+    put(place, {"x.c": "int cuInit(unsigned); int f(void) { return cuInit(0); }"})
     argv = ["gcc", "-shared", "-fPIC", "x.c", "-Lnames", "-Wl,--no-as-needed", "-lcuda", "-o", "x.so"]
     subprocess.run(argv, cwd=place, check=True)
     needed = subprocess.run(["readelf", "-d", place / "x.so"], capture_output=True, text=True, check=True)

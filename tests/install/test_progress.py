@@ -8,23 +8,10 @@ from splatfix.install.build import described
 from splatfix.model.steps import BuildWheel, CheckImport, VerifyWheel
 from splatfix.report.progress import install_progress
 from tests.archs import archs
+from tests.tables import data
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (
-            "  [2/5] /usr/local/cuda/bin/nvcc -MD -c -c /s/cuda_rasterizer/forward.cu -o f.o",
-            "compiled forward.cu (2 of 5)",
-        ),
-        ("  [1/31] nvcc -c /s/a.cu -o f.o", "compiled a.cu (1 of 31)"),
-        ("  gcc -Wall -fPIC -I/usr/include -c probe.c -o build/probe.o", "compiling probe.c"),
-        ("  building 'simple_knn._C' extension", "compiling the sources of simple_knn._C"),
-        ("  g++ -shared -Wl,-rpath build/probe.o -o _C.so", "linking"),
-        ("  copying pkg/__init__.py -> build/lib/pkg", ""),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), data(__file__)["lines"])
 def test_what_a_line_of_a_build_says(line: str, said: str) -> None:
     assert described(line) == said
 
@@ -58,28 +45,21 @@ def test_it_is_told_again_without_a_line_of_the_build(term: str) -> None:
 
 
 @pytest.mark.parametrize("term", ["xterm", "pipe"])
-def test_it_says_what_is_done_and_shows_what_is_going_on(term: str) -> None:
+@pytest.mark.parametrize("verbose", [True, False])
+def test_it_says_what_is_done_and_shows_what_is_going_on(term: str, verbose: bool) -> None:
+    """Steps that take no time are told with -v alone."""
     console, stream = a_console(term)
-    steps = (VerifyWheel(subject="a[b]", targets=archs("sm_120")), CheckImport(subject="a[b]"))
-    with install_progress(console, verbose=True) as progress:
+    steps = (ONE, VerifyWheel(subject="a[b]", targets=archs("sm_120")), CheckImport(subject="a[b]"))
+    with install_progress(console, verbose=verbose) as progress:
         for number, step in enumerate(steps, 1):
-            progress.begin(step, number, 2)
+            progress.begin(step, number, 3)
             progress.doing(step, "compiling [x].cu")
             progress.end(step, "fits [all]")
     text = stream.getvalue()
-    assert "✓ verify-wheel a[b]: fits [all]" in text and "✓ check-import a[b]: fits [all]" in text
-    assert "[1/2]" in text and "compiling [x].cu" in text
-
-
-@pytest.mark.parametrize("term", ["xterm", "pipe"])
-def test_steps_that_take_no_time_are_told_with_v_alone(term: str) -> None:
-    console, stream = a_console(term)
-    with install_progress(console) as progress:
-        for step in (ONE, VerifyWheel(subject="one"), CheckImport(subject="one")):
-            progress.begin(step, 1, 3)
-            progress.end(step, "done")
-    (told,) = (line for line in stream.getvalue().splitlines() if "done" in line)
-    assert told.endswith("✓ build-wheel one: done")
+    assert "✓ build-wheel one: fits [all]" in text and "[1/3]" in text
+    assert ("compiling [x].cu" in text) is (verbose or term == "xterm")
+    for step in ("verify-wheel", "check-import"):
+        assert (f"✓ {step} a[b]: fits [all]" in text) is verbose
 
 
 def test_builds_side_by_side_have_a_line_each() -> None:

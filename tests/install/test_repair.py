@@ -14,7 +14,8 @@ from splatfix.install.wheels import write_wheel
 from splatfix.model.steps import FetchWheel, MakeDropin
 from tests.cli.conftest import Document
 from tests.conftest import Splatfix
-from tests.plan.machines import refused
+from tests.files import put
+from tests.plan.machines import argv, refused
 
 from .environments import make_environment, pip, snapshot
 
@@ -36,9 +37,7 @@ def altered(environment: Environment) -> Path:
 
 
 @pytest.mark.usefixtures("wheel")
-def test_it_is_put_back_and_that_is_undone(
-    environment: Environment, splatfix: Splatfix, document: Document
-) -> None:
+def test_repair_and_revert(environment: Environment, splatfix: Splatfix, document: Document) -> None:
     assert pip(environment, "install", "tiny==1.0").ok
     path = altered(environment)
     python = ("--python", environment.python)
@@ -57,29 +56,22 @@ def test_it_is_put_back_and_that_is_undone(
     assert snapshot(environment) == before, "with the edit"
 
 
-def test_what_cannot_be_had_changes_nothing(
-    environment: Environment, wheel: Path, splatfix: Splatfix
-) -> None:
+def test_without_a_wheel_nothing_changes(environment: Environment, wheel: Path, splatfix: Splatfix) -> None:
     assert pip(environment, "install", "tiny==1.0").ok
     altered(environment)
     wheel.unlink()
-    before = snapshot(environment)
-    python = ("--python", environment.python)
+    before, python = snapshot(environment), ("--python", environment.python)
     assert splatfix("install", "--repair", "tiny", *python, "--yes").returncode == 1
     assert snapshot(environment) == before
-    assert splatfix("install", "--resume", *python).returncode == 2, (
-        "a repair is done again by its own command"
-    )
+    # a repair is done again by its own command
+    assert splatfix("install", "--resume", *python).returncode == 2
     assert splatfix("install", "--repair", "absent", *python).returncode == 2
     (environment.purelib / "tiny-1.0.dist-info" / "INSTALLER").write_text("conda\n")
     problem = refused(plan_repair, "tiny", gather(environment.python))
-    assert problem.code == "cannot-repair" and problem.todo[0].command is not None
-    assert problem.todo[0].command.argv[0] == "conda"
+    assert problem.code == "cannot-repair" and argv(problem.todo[0])[0] == "conda"
 
 
-def test_a_wheel_that_was_given_by_its_path_is_taken_from_there(
-    environment: Environment, wheel: Path
-) -> None:
+def test_a_wheel_given_by_its_path_is_taken_again(environment: Environment, wheel: Path) -> None:
     assert pip(environment, "install", str(wheel)).ok
     fetch = plan_repair("tiny", gather(environment.python)).steps[0]
     assert isinstance(fetch, FetchWheel) and fetch.requirement == f"tiny @ {wheel.as_uri()}"
@@ -90,12 +82,9 @@ def test_a_wheel_that_was_given_by_its_path_is_taken_from_there(
     facts, before = gather(environment.python), snapshot(environment)
     error = refused(execute, plan_repair("tiny", facts), facts)
     assert error.code == "another-wheel" and snapshot(environment) == before
-    folder = environment.purelib / "tiny-1.0.dist-info"
-    for origin in (
-        {"url": "file:///src", "dir_info": {"editable": True}},
-        {"url": "https://host/r", "vcs_info": {"vcs": "git"}},
-    ):
-        (folder / "direct_url.json").write_text(json.dumps(origin))
+    editable = {"url": "file:///src", "dir_info": {"editable": True}}
+    for origin in (editable, {"url": "https://host/r", "vcs_info": {"vcs": "git"}}):
+        put(environment.purelib / "tiny-1.0.dist-info", {"direct_url.json": json.dumps(origin)})
         assert refused(plan_repair, "tiny", gather(environment.python)).code == "cannot-repair"
 
 

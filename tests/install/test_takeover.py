@@ -14,7 +14,6 @@ from tests.tables import data
 from .environments import install, make_environment, snapshot, write_extension
 
 OTHER = {name: text.encode() for name, text in data(__file__)["other"].items()}
-SCRIPTS = "evil-1.0.dist-info/entry_points.txt"
 
 
 @pytest.fixture(scope="module")
@@ -37,24 +36,18 @@ def wheel(folder: Path, target: Environment, files: dict[str, bytes]) -> WheelFi
 
 
 @pytest.mark.parametrize(("member", "content"), data(__file__)["refused"])
-def test_what_is_not_its_own_is_refused(
-    shared: Environment, tmp_path: Path, member: str, content: str
-) -> None:
+def test_files_of_others_are_refused(shared: Environment, tmp_path: Path, member: str, content: str) -> None:
     evil = wheel(tmp_path, shared, {"evil.py": b"", member: content.encode()})
     assert refused(refuse_takeover, shared, [evil]).code == "takes-over"
 
 
 def test_what_is_new_or_the_same_is_not(environment: Environment, tmp_path: Path) -> None:
     shared = with_other(environment, tmp_path)
-    names = (
-        "other/__init__.py",
-        "LICENSE",
-        "other/new.py",
-        "evil/sitecustomize.py",
-        "evil/pkg-1.dist-info/METADATA",
-    )
-    more = {"evil-1.0.data/scripts/evil": b"#!python\n", SCRIPTS: b"[console_scripts]\nevil-run = evil:run\n"}
-    good = wheel(tmp_path, shared, dict.fromkeys(names, b"") | more | {"evil.pth": b"import evil\n"})
+    names = ["other/__init__.py", "LICENSE", "other/new.py", "evil/sitecustomize.py"]
+    files = dict.fromkeys([*names, "evil/pkg-1.dist-info/METADATA"], b"")
+    files |= {"evil-1.0.data/scripts/evil": b"#!python\n", "evil.pth": b"import evil\n"}
+    files["evil-1.0.dist-info/entry_points.txt"] = b"[console_scripts]\nevil-run = evil:run\n"
+    good = wheel(tmp_path, shared, files)
     for _ in range(2):
         (told,) = refuse_takeover(shared, [good])
         assert str(shared.purelib / "evil.pth") in told
@@ -72,14 +65,11 @@ def test_an_installation_leaves_the_other_package_as_it_is(environment: Environm
 
 
 def test_what_pip_adds_for_a_program_s_name_goes_too(environment: Environment, tmp_path: Path) -> None:
-    before = snapshot(environment)
-    programs = (
-        "entry_points={'console_scripts': ['pip = tiny_probe:answer', 'easy_install = tiny_probe:answer']}, "
-    )
-    install(environment, write_extension(tmp_path / "source", said=programs))
-    assert {path.name for path in environment.scripts.iterdir()} >= {
-        "pip3",
-        f"easy_install-{environment.version}",
-    }
+    before, names = snapshot(environment), ("pip", "easy_install")
+    programs = [f"{name} = tiny_probe:answer" for name in names]
+    said = f"entry_points={{'console_scripts': {programs}}}, "
+    install(environment, write_extension(tmp_path / "source", said=said))
+    added = {"pip3", f"easy_install-{environment.version}"}
+    assert {path.name for path in environment.scripts.iterdir()} >= added
     revert(environment.python)
     assert snapshot(environment) == before

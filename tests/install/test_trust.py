@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.install.trust import distrust, private_cache
+from tests.files import put
 from tests.plan.machines import refused
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes as POSIX has them")
@@ -14,9 +15,7 @@ EACH = pytest.mark.parametrize("name", [".", "entry", "entry/file"])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "cache"
-    (made / "entry").mkdir(parents=True)
-    (made / "entry" / "file").write_text("content")
+    made = put(tmp_path / "cache", {"entry/file": "content"})
     for path in (made, made / "entry"):
         path.chmod(0o755)
     return made
@@ -45,9 +44,7 @@ def test_what_others_can_write_is_not(folder: Path, name: str, mode: int) -> Non
 
 @EACH
 @pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_another_owner_is_not_trusted_but_root(
-    folder: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_owners_than_root(folder: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.chmod(mode)
     if os.getuid() != 0:
         monkeypatch.setattr(os, "getuid", lambda: 12345)

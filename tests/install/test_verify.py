@@ -17,6 +17,7 @@ from splatfix.model import EnvironmentFacts, Fact, Facts, Gpu, Interpreter, Mach
 from tests.archs import archs, request_for
 from tests.files import put
 from tests.plan.machines import changed, make_plan, refused
+from tests.tables import data
 from tests.wheels.forge import SYMBOL, library, torch_in, write_wheel
 
 from .environments import PYTHON_TAG, snapshot, write_extension
@@ -101,17 +102,11 @@ def test_a_wheel_or_a_module_of_another_python(tmp_path: Path, interpreter: Inte
         assert error.code == "wheel-does-not-fit"
 
 
-GUARDED = """\
-class torch:
-    class cuda:
-        is_available = staticmethod(lambda: False)
-if not torch.cuda.is_available():
-    raise EnvironmentError("Unknown compute capability.")
-"""
+GUARDED: str = data(__file__)["guarded"]
 
 
 @pytest.mark.parametrize("gpus", [(), (Gpu(0, "RTX 5090"),)])
-def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
+def test_an_import_that_asks_for_a_gpu(
     environment: Environment, tmp_path: Path, gpus: tuple[Gpu, ...]
 ) -> None:
     source = write_extension(tmp_path / "source", module=GUARDED)
@@ -132,21 +127,7 @@ def test_a_module_cannot_say_itself_that_it_was_imported(environment: Environmen
     assert refused(check_import, ["liar"], [], environment).code == "import-failed"
 
 
-@pytest.mark.parametrize(
-    ("said", "asks"),
-    [
-        ("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory", True),
-        ("RuntimeError: Found no NVIDIA driver on your system. Please check", True),
-        ("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory", False),
-        ("ModuleNotFoundError: No module named 'matplotlib'", False),
-        ("AssertionError: Torch not compiled with CUDA enabled", False),
-        ("", False),
-        # by the line that raised
-        ('  File "{asks}", line 5, in <module>\nOSError: Unknown', True),
-        ('  File "{asks}", line 7, in <module>\nOSError: Unknown', False),
-        ('  File "{damaged}", line 2, in <module>\nOSError: Unknown', False),
-    ],
-)
+@pytest.mark.parametrize(("said", "asks"), data(__file__)["tracebacks"])
 def test_a_traceback_that_asks_for_a_gpu(tmp_path: Path, said: str, asks: bool) -> None:
     files = {
         "asks": f"{GUARDED}x = 1\nraise ValueError('something else')\n",

@@ -1,6 +1,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -51,9 +52,7 @@ def link_the_wheel(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [lambda folder: folder.chmod(0o777), open_file, link_the_wheel])
-def test_what_somebody_else_may_have_put_there_is_not_used(
-    tmp_path: Path, spoil: Callable[[Path], None]
-) -> None:
+def test_what_others_can_write_is_not_used(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     """A digest in the cache vouches for nothing: who writes the wheel writes its digest too."""
     cache = WheelCache(tmp_path / "cache")
     keep(cache, tmp_path)
@@ -81,31 +80,23 @@ def test_a_refused_cache_fails_no_installation(
 
 def test_a_killed_put_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = WheelCache(tmp_path / "cache")
-
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("splatfix.install.wheel_cache.write_json", die)
+        patch.setattr("splatfix.install.wheel_cache.write_json", Mock(side_effect=KeyboardInterrupt))
         keep(cache, tmp_path)
     assert cache.entries() == () and cache.refused == [] and list(cache.folder.iterdir()) == []
 
 
 def test_the_key_is_of_every_byte_and_every_version(tmp_path: Path) -> None:
-    source = write_extension(tmp_path / "source")
-    base = wheel_key(source, {"torch": "2.11", "arch": "12.0"})
-    assert wheel_key(source, {"arch": "12.0", "torch": "2.11"}) == base
-    assert wheel_key(source, {"torch": "2.12", "arch": "12.0"}) != base
+    source, versions = write_extension(tmp_path / "source"), {"torch": "2.11", "arch": "12.0"}
+    keys = [wheel_key(source, versions), wheel_key(source, {**versions, "torch": "2.12"})]
+    assert wheel_key(source, dict(reversed(versions.items()))) == keys[0]
     (source / "probe.c").write_text((source / "probe.c").read_text() + " ")
-    changed = wheel_key(source, {"torch": "2.11", "arch": "12.0"})
-    assert changed != base
+    keys.append(wheel_key(source, versions))
     (source / "probe.c").rename(source / "other.c")
-    assert wheel_key(source, {"torch": "2.11", "arch": "12.0"}) not in (base, changed)
+    assert len({*keys, wheel_key(source, versions)}) == 4
 
 
-def test_a_cache_that_cannot_be_cleared_does_not_say_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_clear_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = WheelCache(tmp_path / "cache")
     keep(cache, tmp_path)
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as on a read-only disk
@@ -113,30 +104,16 @@ def test_a_cache_that_cannot_be_cleared_does_not_say_it_was(
     assert error.code == "cache-not-cleared" and "1 of 1" in error.what
 
 
-def test_a_wheel_cleared_by_another_in_this_moment_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_cleared_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = WheelCache(tmp_path / "cache")
     keep(cache, tmp_path)
-    real = Path.read_bytes
-
-    def gone(path: Path) -> bytes:
-        if path.suffix == ".whl":
-            raise FileNotFoundError(str(path))
-        return real(path)
-
-    monkeypatch.setattr(Path, "read_bytes", gone)
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=FileNotFoundError))
     assert cache.take("k", tmp_path / "out") is None
 
 
 def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = BuildWheel(
-        subject="x",
-        source="/x",
-        targets=archs("sm_120"),
-        variables={"CUDA_ARCHITECTURES": "120"},
-        unset=("LINE_INFO",),
-    )
+    given = {"targets": archs("sm_120"), "variables": {"CUDA_ARCHITECTURES": "120"}, "unset": ("LINE_INFO",)}
+    step = BuildWheel(subject="x", source="/x", **given)
     for name in ("WITH_SYMBOLS", "LINE_INFO", "CFLAGS"):
         monkeypatch.delenv(name, raising=False)
     reads = ("WITH_SYMBOLS", "LINE_INFO", "CUDA_ARCHITECTURES", "MAX_JOBS", "PATH")
@@ -145,31 +122,25 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
     monkeypatch.setenv("LINE_INFO", "1")  # taken out for the build
     monkeypatch.setenv("CUDA_ARCHITECTURES", "75")  # set by the plan
     assert identity_of(step, machine(), reads) == plain
-    monkeypatch.setenv("WITH_SYMBOLS", "1")
-    assert identity_of(step, machine(), reads) != plain and identity_of(step, machine()) == identity_of(
-        step, machine(), ()
-    )
-    monkeypatch.delenv("WITH_SYMBOLS")
-    monkeypatch.setenv("CFLAGS", "-g")
-    assert identity_of(step, machine(), reads) != plain
+    unread = identity_of(step, machine())
+    for name in ("WITH_SYMBOLS", "CFLAGS"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "-g")
+            assert identity_of(step, machine(), reads) != plain
+            assert name == "CFLAGS" or identity_of(step, machine()) == unread
 
 
 def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str = "") -> dict[str, str]:
     """What decides on a wheel that is built in an environment at ``folder``, whose torch lends the toolkit headers."""
     site = folder / "lib" / "site-packages"
     lent = {"cublas_v2.h": f"{site}/nvidia/cu13/include"}
-    packages = {"setuptools": "80.0", "ninja": "1.11", "pip": folder.name, "nvidia-cublas": cublas}
+    places = {"executable": str(folder / "bin/python"), "prefix": str(folder), "site_packages": (str(site),)}
     facts = machine(
-        interpreter=replace(
-            INTERPRETER,
-            executable=str(folder / "bin/python"),
-            prefix=str(folder),
-            site_packages=(str(site),),
-        ),
+        interpreter=replace(INTERPRETER, **places),
         torch=replace(TORCH, folder=str(site / "torch")),
         toolkits=(replace(CUDA_13, missing=("include/cublas_v2.h",), elsewhere=lent),),
         host=compilers("12.2.0", folder=str(folder / "bin")),
-        packages=packages,
+        packages={"setuptools": "80.0", "ninja": "1.11", "pip": folder.name, "nvidia-cublas": cublas},
         variables={"CPATH": cpath} if cpath else {},
     )
     build = build_of(plan(source, facts))
@@ -196,10 +167,11 @@ def test_what_was_built_is_not_built_again(
     """Told another thing through a variable that its setup.py reads, the same source is another wheel."""
     answer = "import os\nflags = ['-DANSWER=' + os.environ.get('PROBE_ANSWER', '1')]\n"
     source = write_extension(tmp_path / "source", before=answer)
-    setup = source / "setup.py"
-    setup.write_text(setup.read_text().replace('["-O0"]', "flags"))
-    probe = source / "probe.c"
-    probe.write_text(probe.read_text().replace("PyLong_FromLong(42)", "PyLong_FromLong(ANSWER)"))
+    for name, old, new in (
+        ("setup.py", '["-O0"]', "flags"),
+        ("probe.c", "PyLong_FromLong(42)", "PyLong_FromLong(ANSWER)"),
+    ):
+        (source / name).write_text((source / name).read_text().replace(old, new))
     builds = []
     real = Runner.run
 
@@ -217,17 +189,12 @@ def test_what_was_built_is_not_built_again(
     assert "Already up to date: tiny_probe 1.0" in again.stdout and len(builds) == 3
 
 
-def test_a_source_is_told_by_its_repository_else_its_folder(tmp_path: Path) -> None:
-    for number, (url, said) in enumerate(
-        (
-            ("https://host.example/someone/tiny.git", "someone/tiny"),
-            ("git@host.example:someone/tiny.git", "someone/tiny"),
-            ("", f"{tmp_path}/2"),
-        )
-    ):
-        remote = f'[remote "origin"]\n\turl = {url}\n' if url else ""
-        folder = put(tmp_path / str(number), {".git/HEAD": "0123456789" * 4 + "\n", ".git/config": remote})
-        (folder / "submodules" / "knn").mkdir(parents=True)
-        assert origin_of(folder) == f"{said} at 0123456789"
-        assert not url or origin_of(folder / "submodules/knn") == f"{said}/submodules/knn at 0123456789"
+@pytest.mark.parametrize("url", ["https://host.example/a/tiny.git", "git@host.example:a/tiny.git", ""])
+def test_a_source_is_told_by_its_repository_else_its_folder(tmp_path: Path, url: str) -> None:
+    remote = f'[remote "origin"]\n\turl = {url}\n' if url else ""
+    folder = put(tmp_path / "x", {".git/HEAD": "0123456789" * 4 + "\n", ".git/config": remote})
+    (folder / "submodules" / "knn").mkdir(parents=True)
+    said = "a/tiny" if url else str(folder)
+    assert origin_of(folder) == f"{said} at 0123456789"
+    assert not url or origin_of(folder / "submodules/knn") == f"{said}/submodules/knn at 0123456789"
     assert origin_of(tmp_path) == str(tmp_path)

@@ -14,7 +14,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.files import dumps, write_json
 from splatfix.facts import load
 from splatfix.model import Status
-from splatfix.report import diagnosis as report
+from splatfix.report.diagnosis import DiagnosisDocument, show
 from tests.files import assert_golden
 from tests.machines import HERE, NAMES, facts_of, folder, raw_machines
 from tests.screens import on_screen
@@ -54,7 +54,8 @@ def test_saved_facts_are_the_same_facts(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_report_of_it_can_be_read(name: str) -> None:
     facts = facts_of(name)
-    text = on_screen(report.show, facts, run_checks(make_context(facts, Goal())), width=120, verbose=True)
+    document = DiagnosisDocument(facts=facts, findings=tuple(run_checks(make_context(facts, Goal()))))
+    text = on_screen(show, document, width=120, verbose=True)
     for gpu in facts.machine.gpus.value or ():
         assert gpu.name.split("/")[0] in text
 

@@ -95,9 +95,8 @@ def compilers(*majors: str, folder: str = "/usr/bin", via: str = "PATH") -> tupl
     """gcc and g++ of these versions; the first also under the plain names."""
     found = []
     for number, version in enumerate(majors):
-        suffix = "" if number == 0 else f"-{version.partition('.')[0]}"
-        for kind in ("gcc", "g++"):
-            found.append(Compiler(kind, f"{folder}/{kind}{suffix}", version, (via,)))
+        suffix = f"-{version.partition('.')[0]}" if number else ""
+        found += [Compiler(kind, f"{folder}/{kind}{suffix}", version, (via,)) for kind in ("gcc", "g++")]
     return tuple(found)
 
 
@@ -183,13 +182,11 @@ def installing(
     file: Extension | None = None,
 ) -> Facts:
     """One distribution more, and what it holds."""
-    old = facts.environment
-    return changed(
-        facts,
-        packages=Fact((*(old.packages.value or ()), *([package] if package else ())), "test"),
-        extensions=Fact((*(old.extensions.value or ()), *([file] if file else ())), "test"),
-        distributions=Fact((*(old.distributions.value or ()), distribution), "test"),
-    )
+    more = {"packages": package, "extensions": file, "distributions": distribution}
+    for name, item in more.items():
+        there = getattr(facts.environment, name).value or ()
+        facts = changed(facts, **{name: Fact((*there, *([item] if item else [])), "test")})
+    return facts
 
 
 def make_plan(request: Request, facts: Facts) -> Plan:
@@ -313,13 +310,9 @@ def rasterizer_module(
     lines = ["from typing import NamedTuple", "from . import _C"]
     lines += ["class GaussianRasterizationSettings(NamedTuple):", *(f"    {name}: int" for name in settings)]
     lines += ["class _RasterizeGaussians:", "    def forward(ctx):", f"        return {', '.join(results)}"]
-    lines += [
-        backward,
-        "class GaussianRasterizer:",
-        f"    def forward(self, {', '.join(forward)}):",
-        "        ...",
-    ]
-    return put(cuda_source(folder, module), {f"{module}/__init__.py": "\n".join([*lines, *more, ""])})
+    lines += [backward, "class GaussianRasterizer:", f"    def forward(self, {', '.join(forward)}):"]
+    lines += ["        ...", *more, ""]
+    return put(cuda_source(folder, module), {f"{module}/__init__.py": "\n".join(lines)})
 
 
 def rasterizer_source(folder: Path, key: str) -> Path:

@@ -10,6 +10,7 @@ from splatfix.context import make_context
 from splatfix.core.step import PlainStep, Step, run, say, set_variable
 from splatfix.facts.checkout import with_checkout
 from splatfix.model import Distribution, Fact, Facts, Status, ToolkitChoice
+from splatfix.model.option import Advice
 from splatfix.model.steps import BuildWheel
 from splatfix.plan import OptionKind, Options, summarise
 from tests.archs import goal
@@ -33,6 +34,7 @@ from tests.plan.machines import (
 )
 from tests.plan.test_build_environment import NO_SWITCH
 from tests.plan.test_parts import calling, with_rasterizer
+from tests.tables import data
 
 WRAPPED = ToolkitChoice(
     "/usr/local", "the folder above nvcc", "/usr/local/bin/nvcc", real_root=CUDA_13.root, has_headers=False
@@ -44,6 +46,18 @@ def diagnosed(facts: Facts, *targets: str) -> Options:
     findings = run_checks(context)
     assert any(item.status is Status.FAIL for item in findings)
     return advised_options(findings, context)
+
+
+def advised_for(folder: Path, facts: Facts, *codes: str, lacking: tuple[Step, ...] = ()) -> Advice:
+    """The advice for a source folder that answers these checks, and a failure more with this remedy."""
+    context = make_context(with_checkout(wrapped(facts), folder, ()), goal("sm_120"))
+    findings = [*run_checks(context, select(codes))]
+    if lacking:
+        findings.append(replace(findings[0], code="imports-missing", status=Status.FAIL, remedy=lacking))
+    sources = summarise((str(folder),), context, named=("HERE",))
+    advice = advised_options(findings, context, sources=sources).advice
+    assert advice
+    return advice
 
 
 def wrapped(facts: Facts) -> Facts:
@@ -123,42 +137,15 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
     assert len(remedies) == len(set(remedies)), "one remedy is said once"
 
 
-def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", data(__file__)["fetched_first"])
+def test_submodules_that_a_build_needs_are_fetched_first(tmp_path: Path, files: dict[str, str]) -> None:
+    """They were asked for again after it; and FRNN's build stood first, and asked its module of the README."""
     put(
-        with_submodules(tmp_path, "ext/cutlass"),
-        {
-            ".git/HEAD": "a" * 40,
-            "ext/setup.py": "setup(ext_modules=[CUDAExtension('e', ['a.cu'], include_dirs=['cutlass'])])",
-            "ext/a.cu": "",
-        },
+        with_submodules(tmp_path, "ext/cutlass"), {".git/HEAD": "a" * 40, "ext/a.cu": "", "a.cu": "", **files}
     )
-    context = make_context(with_checkout(wrapped(healthy()), tmp_path, ()))
-    findings = run_checks(context, select(("submodules-missing", "cuda-home-wrong")))
-    options = advised_options(findings, context, sources=summarise((str(tmp_path),), named=("HERE",)))
-    assert [item.status for item in findings] == [Status.FAIL] * 2
-    assert options.advice and options.advice.option
-    assert argv(options.advice.option.steps[0])[0] == "git"
-    assert options.advice.also_needed == () and options.advice.mended == ("cuda-home-wrong",)
-
-
-def test_a_submodule_that_a_package_imports_is_fetched_before_its_build(tmp_path: Path) -> None:
-    """FRNN: the build stood first, the empty submodule after it, and its module was asked of the README."""
-    put(
-        with_submodules(tmp_path, "external/scan"),
-        {
-            ".git/HEAD": "a" * 40,
-            "setup.py": "setup(name='nets', packages=['nets'], ext_modules=[CUDAExtension('nets._C', ['a.cu'])])",
-            "a.cu": "",
-            "nets/__init__.py": "import scan\n",
-        },
-    )
-    context = make_context(with_checkout(wrapped(healthy()), tmp_path, ()), goal("sm_120"))
-    findings = run_checks(context, select(("submodules-missing", "imports-missing", "cuda-home-wrong")))
-    failed = [item.code for item in findings if item.status in (Status.FAIL, Status.WARN)]
-    assert failed == ["cuda-home-wrong", "submodules-missing"]
-    sources = summarise((str(tmp_path),), context, named=("HERE",))
-    advice = advised_options(findings, context, sources=sources).advice
-    assert advice and advice.option and "missing or empty: external/scan" in advice.option.steps[0].text
+    advice = advised_for(tmp_path, healthy(), "submodules-missing", "imports-missing", "cuda-home-wrong")
+    assert advice.option and "missing or empty: ext/cutlass" in advice.option.steps[0].text
+    assert argv(advice.option.steps[0])[0] == "git"
     assert advice.also_needed == () and advice.mended == ("cuda-home-wrong",)
 
 
@@ -170,30 +157,20 @@ archs = os.environ["MY_CUDA_ARCHITECTURES"]
 flags = ["-std=c++14", f"-gencode=arch=compute_{archs},code=sm_{archs}"]
 """
     cuda_source(tmp_path, flags="*flags", before=before)
-    context = make_context(with_checkout(wrapped(machine()), tmp_path, ()), goal("sm_120"))
-    sources = summarise((str(tmp_path),), context, named=("HERE",))
     codes = ("cxx-standard-forced", "arch-list-ignored")
-    findings = run_checks(context, select(codes))
-    clone, build = (
-        run("git", "clone", "https://example.org/scatter", kind="clone"),
-        context.install("./scatter"),
-    )
-    lacking = replace(findings[0], code="imports-missing", status=Status.FAIL, remedy=(clone, build))
-    advice = advised_options([*findings, lacking], context, sources=sources).advice
-    assert advice and [item.code for item in advice.also_needed] == ["imports-missing"]
-    advice = advised_options(findings, context, sources=sources).advice
-    assert advice and advice.option and advice.also_needed == () and set(advice.mended) == set(codes)
+    clone = run("git", "clone", "https://example.org/scatter", kind="clone")
+    build = make_context(machine()).install("./scatter")
+    advice = advised_for(tmp_path, machine(), *codes, lacking=(clone, build))
+    assert [item.code for item in advice.also_needed] == ["imports-missing"]
+    advice = advised_for(tmp_path, machine(), *codes)
+    assert advice.option and advice.also_needed == () and set(advice.mended) == set(codes)
 
 
 def test_after_a_refusal_nothing_is_asked_for_that_install_sets(tmp_path: Path) -> None:
     """KNN_CUDA, which no machine without a GPU builds: CUDA_HOME came back as a problem and as what else is needed."""
-    asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
-    cuda_source(tmp_path, before=asks)
-    context = make_context(with_checkout(wrapped(machine()), tmp_path, ()), goal("sm_120"))
-    sources = summarise((str(tmp_path),), context, named=("HERE",))
-    findings = run_checks(context, select(("cuda-home-wrong",)))
-    advice = advised_options(findings, context, sources=sources).advice
-    assert advice and [item.code for item in advice.also_needed] == ["gpu-needed-to-build"]
+    cuda_source(tmp_path, before=NO_SWITCH + "cc = torch.cuda.get_device_capability()\n")
+    advice = advised_for(tmp_path, machine(), "cuda-home-wrong")
+    assert [item.code for item in advice.also_needed] == ["gpu-needed-to-build"]
     assert advice.mended == ("cuda-home-wrong",)
 
 

@@ -34,7 +34,7 @@ BLANKED = 'os.environ["TORCH_CUDA_ARCH_LIST"] = ""\n'
 
 
 @pytest.mark.parametrize(("flags", "before", "decider", "variables"), TABLES["who_decides"])
-def test_who_decides_on_architectures(
+def test_who_decides(
     tmp_path: Path, flags: str, before: str, decider: str, variables: dict[str, str]
 ) -> None:
     choice = require(chosen(tmp_path, flags, before))
@@ -124,10 +124,7 @@ def test_what_we_read_is_what_torch_decides(tmp_path: Path, monkeypatch: pytest.
 
 LENT = "/env/nvidia/cu13/include"
 SLIM = replace(
-    CUDA_13,
-    found_via=OWN_TOOLKIT,
-    missing=("include/cublas_v2.h",),
-    elsewhere={"cublas_v2.h": LENT},
+    CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",), elsewhere={"cublas_v2.h": LENT}
 )
 
 
@@ -156,20 +153,14 @@ def test_a_compiler_cache_stands_before_nvcc_and_the_plan_says_why(tmp_path: Pat
 
 
 def test_cmake_has_launchers_of_its_own() -> None:
+    """On Windows and without a cache nothing changes."""
     source = Source("/x", ("pyproject.toml", "CMakeLists.txt"), "x", needs_cuda=True)
     variables, (reason,) = compiler_cache(with_tools(ccache="4.7.5"), CUDA_13, source)
-    assert variables == {
-        "CMAKE_C_COMPILER_LAUNCHER": "ccache",
-        "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
-        "CMAKE_CUDA_COMPILER_LAUNCHER": "ccache",
-    }
-    assert "ccache 4.7.5" in reason.text
-
-
-def test_without_one_and_on_windows_nothing_changes(tmp_path: Path) -> None:
-    source = read_source(cuda_source(tmp_path))
-    assert compiler_cache(with_tools(ninja="1.11"), CUDA_13, source) == ({}, [])
-    assert compiler_cache(with_tools("windows", ccache="4.7.5"), CUDA_13, source) == ({}, [])
+    launchers = {f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA")}
+    assert variables == dict.fromkeys(launchers, "ccache") and "ccache 4.7.5" in reason.text
+    for facts in (with_tools(ninja="1.11"), with_tools("windows", ccache="4.7.5")):
+        for built in (source, Source("/x", ("setup.py",), "x", needs_cuda=True)):
+            assert compiler_cache(facts, CUDA_13, built) == ({}, [])
 
 
 def source(name: str, files: int) -> Source:

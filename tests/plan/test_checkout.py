@@ -9,6 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import commands
 from splatfix.install.downloads import FETCHABLE
 from splatfix.plan.checkout import expected_extensions, install_name
 from splatfix.plan.dropins import choose_dropins
@@ -29,18 +30,14 @@ def taming(folder: Path) -> Path:
 TABLES = data(__file__)
 
 
-@pytest.mark.parametrize(("files", "extensions", "built_in_order", "said"), TABLES["below_a_package"])
+@pytest.mark.parametrize(("files", "extensions", "order", "said"), TABLES["below_a_package"])
 def test_extensions_below_a_package_that_needs_them_are_built_first(
-    tmp_path: Path,
-    files: dict[str, str],
-    extensions: dict[str, str],
-    built_in_order: tuple[str, ...],
-    said: str,
+    tmp_path: Path, files: dict[str, str], extensions: dict[str, str], order: tuple[str, ...], said: str
 ) -> None:
     for path, name in extensions.items():
         cuda_source(tmp_path / path, name)
     sources, notes = sources_in([str(put(tmp_path, {".git/HEAD": "", **files}))])
-    assert tuple(source.name for source in sources) == built_in_order
+    assert tuple(source.name for source in sources) == order
     assert not said or said in notes[0]
 
 
@@ -58,9 +55,8 @@ def test_a_setup_py_of_several_packages_is_refused(tmp_path: Path, more: str, se
 
 def test_packages_of_one_setup_py_are_told_apart_by_name(tmp_path: Path) -> None:
     script = cuda_source(tmp_path, "slam") / "setup.py"
-    script.write_text(
-        script.read_text() + "setup(name='poses', ext_modules=[CUDAExtension('poses', ['x.cu'])])\n"
-    )
+    with script.open("a") as file:
+        file.write("setup(name='poses', ext_modules=[CUDAExtension('poses', ['x.cu'])])\n")
     sources, _ = sources_in([str(tmp_path)])
     assert [(source.label, source.setup_call) for source in sources] == [("slam", 1), ("poses", 2)]
 
@@ -92,32 +88,19 @@ def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
     assert "empty: ever." in refused(sources_in, [str(folder)]).what
 
 
-ABOVE = """from setuptools import setup
-from torch.utils.cpp_extension import CUDAExtension
-import os
-root = os.path.abspath("../..")
-setup(name="nets", ext_modules=[CUDAExtension("nets._C", ["../../deps/fmt/format.cc"],
-      include_dirs=[f"{root}/deps/cutlass/include"])])
-"""
-
-
-def bindings(folder: Path) -> Path:
-    """An extension that compiles submodules of the repository it is in, as tiny-cuda-nn's does; all of them empty."""
-    put(with_submodules(folder, "deps/fmt", "deps/cutlass", "deps/docs"), {"bindings/torch/setup.py": ABOVE})
-    return folder / "bindings" / "torch"
-
-
-@pytest.mark.parametrize("inside", [False, True], ids=["checkout", "extension"])
-def test_a_submodule_above_an_extension(tmp_path: Path, inside: bool) -> None:
-    """It said "clone again" and named files, not the submodules."""
-    inner = bindings(tmp_path)
-    caught = refused(sources_in, [str(inner if inside else tmp_path)])
+@pytest.mark.parametrize("inside", ["", "bindings/torch"])
+def test_a_submodule_above_an_extension(tmp_path: Path, inside: str) -> None:
+    """tiny-cuda-nn's bindings compile submodules of the repository; it said "clone again" and named files, not them."""
+    put(
+        with_submodules(tmp_path, "deps/fmt", "deps/cutlass", "deps/docs"),
+        {"bindings/torch/setup.py": TABLES["above"]},
+    )
+    caught = refused(sources_in, [str(tmp_path / inside)])
     assert (caught.code, caught.exit_code) == ("source-incomplete", Exit.FAILURE)
     assert caught.details["lacking"] == ["deps/fmt", "deps/cutlass"]
-    said = [step.line() for step in caught.todo]
-    assert f"git clone --recursive https://x.org/fmt {tmp_path}/deps/fmt" in " | ".join(said)
-    assert any("--fetch-submodules" in line for line in said)
-    assert not any("again" in line for line in said)
+    said = " | ".join(step.line() for step in caught.todo)
+    assert f"git clone --recursive https://x.org/fmt {tmp_path}/deps/fmt" in said
+    assert "--fetch-submodules" in said and "again" not in said
 
 
 @pytest.mark.parametrize(("path", "module"), TABLES["empty_submodules"])
@@ -135,23 +118,19 @@ def misuse(folder: Path | str) -> SplatfixError:
     return refusal
 
 
-def test_a_folder_of_checkouts_is_none_and_they_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is none itself, and they are named."""
     monkeypatch.chdir(tmp_path)
     taming(tmp_path / "taming")
     cuda_source(tmp_path / "clones" / "simple-knn", "simple_knn")
     cuda_source(tmp_path / "too" / "far" / "down", "down")
     (tmp_path / "photos").mkdir()
-    error = misuse(".")
+    error, named = misuse("."), ["splatfix install ./clones/simple-knn", "splatfix install ./taming"]
     assert error.code == "not-a-checkout"
-    assert [step.line() for step in error.todo if step.command] == [
-        "splatfix install ./clones/simple-knn",
-        "splatfix install ./taming",
-    ]
+    assert [step.line() for step in error.todo if step.command] == named
     assert misuse("photos").code == "not-an-extension"
     caught = refused(choose_dropins, ["clones"])
-    assert "splatfix install ./clones/simple-knn --backend pure" in [step.line() for step in caught.todo]
+    assert f"{named[0]} --backend pure" in [step.line() for step in caught.todo]
 
 
 @pytest.mark.parametrize(("text", "said"), TABLES["no_folders"])
@@ -220,40 +199,35 @@ def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str, said: st
 
 def test_how_extensions_come_into_a_checkout_without_any(tmp_path: Path) -> None:
     """HAC keeps its own in archives; the README of GAGAvatar clones one beside the checkout itself."""
-    (tmp_path / "avatar" / "submodules").mkdir(parents=True)
-    folder = tmp_path / "avatar"
-    (folder / "README.md").write_text(
-        "git clone --recursive https://github.com/a/avatar\ngit clone git@github.com:a/rasterizer.git\n"
-    )
+    folder, inside = tmp_path / "avatar", tmp_path / "avatar" / "submodules"
+    readme = "git clone --recursive https://github.com/a/avatar\ngit clone git@github.com:a/rasterizer.git\n"
+    put(folder, {"README.md": readme, "submodules/x": ""})
     for name, member in (("grid.zip", "grid/setup.py"), ("data.zip", "data/1.txt")):
-        with ZipFile(folder / "submodules" / name, "w") as archive:
+        with ZipFile(inside / name, "w") as archive:
             archive.writestr(member, "")
-    whole = (folder / "submodules" / "grid.zip").read_bytes()
-    (folder / "submodules" / "cut.zip").write_bytes(whole.replace(b"PK\x01\x02", b"PK\x09\x09"))
-    (folder / "submodules" / "gone.zip").symlink_to("nowhere")
-    os.mkfifo(folder / "submodules" / "pipe.zip")
-    caught = refused(sources_in, [str(folder)])
-    commands = [step.command.argv for step in caught.todo if step.command]
-    unpack = ("python", "-m", "zipfile", "-e", f"{folder}/submodules/grid.zip", f"{folder}/submodules")
-    assert commands == [unpack, ("git", "clone", "--recursive", "git@github.com:a/rasterizer.git")]
+    whole = (inside / "grid.zip").read_bytes()
+    (inside / "cut.zip").write_bytes(whole.replace(b"PK\x01\x02", b"PK\x09\x09"))
+    (inside / "gone.zip").symlink_to("nowhere")
+    os.mkfifo(inside / "pipe.zip")
+    unpack = ("python", "-m", "zipfile", "-e", f"{inside}/grid.zip", str(inside))
+    clone = ("git", "clone", "--recursive", "git@github.com:a/rasterizer.git")
+    assert [step.argv for step in commands(refused(sources_in, [str(folder)]).todo)] == [unpack, clone]
 
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_what_git_never_had_is_not_restored_from_it(tmp_path: Path, recorded: bool) -> None:
     """DPVO unpacks Eigen where its README says."""
     folder = cuda_source(tmp_path, flags='"-I", os.path.join(here, "third_party/eigen-3.4.0")')
-    (folder / "third_party" / "eigen-3.4.0").mkdir(parents=True)
-    file = folder / "third_party" / "eigen-3.4.0" / "Eigen"
-    if recorded:
-        file.write_text("")
-    subprocess.run(["git", "init", "-q", str(folder)], check=True)
-    subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
+    file = put(folder, {"third_party/eigen-3.4.0/Eigen": ""}) / "third_party/eigen-3.4.0/Eigen"
+    if not recorded:
+        file.unlink()
+    for words in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", "-C", str(folder), *words], check=True)
     file.unlink(missing_ok=True)
     caught = refused(sources_in, [str(folder)])
     assert caught.code == "source-incomplete"
-    restored = [step for step in caught.todo if step.command and "checkout" in step.command.argv]
-    assert bool(restored) == recorded
-    assert any("README" in step.text for step in caught.todo) != recorded
+    assert any("checkout" in step.argv for step in commands(caught.todo)) is recorded
+    assert any("README" in step.text for step in caught.todo) is not recorded
 
 
 def test_an_empty_submodule_is_no_folder_of_something_else(tmp_path: Path) -> None:
@@ -262,5 +236,5 @@ def test_an_empty_submodule_is_no_folder_of_something_else(tmp_path: Path) -> No
     found = refused(sources_in, [str(tmp_path / "submodules" / "simple-knn")])
     assert found.code == "source-incomplete"
     assert "missing or empty: submodules/simple-knn" in found.what
-    commands = [step.command.argv for step in found.todo if step.command]
-    assert commands[0][:2] == ("git", "clone") and commands[-1][-1] == "--fetch-submodules"
+    first, *_, last = (step.argv for step in commands(found.todo))
+    assert first[:2] == ("git", "clone") and last[-1] == "--fetch-submodules"

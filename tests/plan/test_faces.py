@@ -28,6 +28,7 @@ from .machines import healthy, make_plan, rasterizer_module, refused
 from .test_replacement import checkout, read, rendering
 
 TABLES = data(__file__)
+Names = Sequence[str]
 NAME = "diff_gaussian_rasterization"
 SUM = "renderCUDA(\n{ D += depths[j] * alpha * T; out_depth[pix_id] = D; }"
 MEDIAN = "renderCUDA(\n{ float D = 15.0f; if (T > 0.5f) { D = dep; } out_depth[pix_id] = D; }"
@@ -35,11 +36,11 @@ MEDIAN = "renderCUDA(\n{ float D = 15.0f; if (T > 0.5f) { D = dep; } out_depth[p
 
 def source(
     folder: Path,
-    settings: Sequence[str] = (),
-    forward: Sequence[str] = (),
-    values: Sequence[str] = ("color", "radii"),
+    settings: Names = (),
+    forward: Names = (),
+    values: Names = ("color", "radii"),
     *,
-    used: Sequence[str] | None = None,
+    used: Names | None = None,
     kernel: str = "",
     module: str = NAME,
 ) -> None:
@@ -54,9 +55,9 @@ def source(
 
 def called(
     folder: Path,
-    settings: Sequence[str] = (),
-    forward: Sequence[str] = (),
-    results: Sequence[str] = ("image", "radii"),
+    settings: Names = (),
+    forward: Names = (),
+    results: Names = ("image", "radii"),
     module: str = NAME,
     url: str = "",
 ) -> Path:
@@ -71,7 +72,7 @@ def own(folder: Path) -> Path:
     return folder / "submodules" / NAME.replace("_", "-")
 
 
-def face_of(folder: Path, module: str = NAME, order: Sequence[str] = ()) -> DeclaredFace | NotReadable:
+def face_of(folder: Path, module: str = NAME, order: Names = ()) -> DeclaredFace | NotReadable:
     return derive_face(usage_of(module, read(folder)), order)
 
 
@@ -90,7 +91,7 @@ def not_readable(folder: Path, words: str, module: str = NAME) -> NotReadable:
 @pytest.mark.parametrize(("settings", "forward", "values", "roles"), TABLES["read"])
 @pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
 def test_what_is_read(
-    tmp_path: Path, settings: Sequence[str], forward: Sequence[str], values: str, roles: str, fetched: bool
+    tmp_path: Path, settings: Names, forward: Names, values: str, roles: str, fetched: bool
 ) -> None:
     folder = called(tmp_path, settings, forward, values.split(","))
     if fetched:
@@ -105,7 +106,7 @@ def test_what_is_read(
 
 @pytest.mark.parametrize(("settings", "forward", "results", "words"), TABLES["refused"])
 def test_what_has_another_meaning_is_refused_by_name(
-    tmp_path: Path, settings: Sequence[str], forward: Sequence[str], results: str, words: str
+    tmp_path: Path, settings: Names, forward: Names, results: str, words: str
 ) -> None:
     folder = called(tmp_path, settings, forward, results.split(","))
     assert not not_readable(folder, words).undetermined
@@ -191,9 +192,7 @@ DIFF_GAUSS = "https://github.com/slothfulxtx/diff-gaussian-rasterization.git"
 
 
 @pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
-def test_normals_that_an_address_tells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: bool
-) -> None:
+def test_normals_known_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: bool) -> None:
     """Of length 1; the same names under another address are refused by name."""
     torch = pytest.importorskip("torch")
     results = ("image", "depth", "norm", "alpha", "radii", "extra")
@@ -243,12 +242,10 @@ def imported(dropin: Dropin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> M
 def rasterizer_of(package: ModuleType, more: dict[str, Any]) -> Any:
     from tests.kernels.scenes import look_at
 
-    camera = {name: getattr(look_at(24, 20), name) for name in BASE_SETTINGS}
+    given = {name: getattr(look_at(24, 20), name) for name in BASE_SETTINGS} | more
     fields = package.GaussianRasterizationSettings._fields
-    settings = package.GaussianRasterizationSettings(
-        **{name: value for name, value in {**camera, **more}.items() if name in fields}
-    )
-    return package.GaussianRasterizer(raster_settings=settings)
+    known = {name: value for name, value in given.items() if name in fields}
+    return package.GaussianRasterizer(raster_settings=package.GaussianRasterizationSettings(**known))
 
 
 def drawn(package: ModuleType, more: dict[str, Any], **arguments: Any) -> tuple[Any, ...]:
@@ -265,15 +262,9 @@ def test_any_face_filters_as_scaffold_does(tmp_path: Path, monkeypatch: pytest.M
     from tests.kernels.scenes import cloud
 
     folder = called(tmp_path, results=("image", "radii", "depth"))
-    filtered = (
-        f"from {NAME} import GaussianRasterizer\ndef filtered(camera, pc):\n"
-        "    rasterizer = GaussianRasterizer(raster_settings=camera)\n"
-        "    return rasterizer.visible_filter(means3D=pc, scales=pc, {}=pc)\n"
-    )
-    put(folder, {"filter.py": filtered.format("depth")})
-    assert NAME not in str(replacement_for(read(folder)).names)
-    put(folder, {"filter.py": filtered.format("rotations")})
-    assert NAME in str(replacement_for(read(folder)).names)
+    for name in ("depth", "rotations"):
+        put(folder, {"filter.py": TABLES["filter"].replace("...", name)})
+        assert (NAME in str(replacement_for(read(folder)).names)) is (name == "rotations")
     package = imported(made_for(folder), tmp_path / "made", monkeypatch)
     inputs = {name: cloud(20)[name] for name in ("means3D", "scales", "rotations")}
     radii = drawn(package, {})[1]

@@ -14,6 +14,7 @@ from splatfix.plan import OptionKind
 from tests.archs import goal, request_for
 from tests.files import put
 from tests.plan.test_gpu_kernels import BARE
+from tests.tables import data
 
 from .machines import (
     RTX_5080,
@@ -63,17 +64,16 @@ def test_what_it_is_not_put_beside(facts: Facts, code: str, todo: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.4.0", "1.5.3", "1.5.3+pt27cu128"])
-def test_what_it_is_made_for(version: str) -> None:
-    for facts, backends in ((BARE, ("nvrtc", "auto")), (CPU, ("pure", "auto"))):
-        facts = beside(facts, version)
-        for backend in backends:
-            request = request_for(["gsplat"], ("sm_75", "sm_90", "sm_120"), backend=backend)
-            made = make_plan(request, facts)
-            (step,) = (step for step in made.steps if isinstance(step, MakeDropin))
-            assert (step.subject, step.module) == ("splatfix-gsplat-csrc", "gsplat.csrc")
-            assert step.backend == ("pure" if facts.environment.torch.value.cuda is None else "nvrtc")  # type: ignore[union-attr]
-            replaced = {step.subject for step in made.steps if isinstance(step, InstallWheel)}
-            assert replaced == {"splatfix-gsplat-csrc"}, "gsplat itself is left alone"
+@pytest.mark.parametrize(("facts", "backend"), [(BARE, "nvrtc"), (CPU, "pure")])
+def test_what_it_is_made_for(version: str, facts: Facts, backend: str) -> None:
+    for asked in (backend, "auto"):
+        request = request_for(["gsplat"], ("sm_75", "sm_90", "sm_120"), backend=asked)
+        made = make_plan(request, beside(facts, version))
+        (step,) = (step for step in made.steps if isinstance(step, MakeDropin))
+        told = (step.subject, step.module, step.backend)
+        assert told == ("splatfix-gsplat-csrc", "gsplat.csrc", backend)
+        replaced = {step.subject for step in made.steps if isinstance(step, InstallWheel)}
+        assert replaced == {"splatfix-gsplat-csrc"}, "gsplat itself is left alone"
 
 
 def test_what_gsplat_imports_and_does_not_ask_for() -> None:
@@ -92,12 +92,7 @@ def test_what_gsplat_imports_and_does_not_ask_for() -> None:
 )
 def test_a_release_is_that_which_is_installed(release: str, code: str, tmp_path: Path) -> None:
     """`gsplat==1.4.0` is a source distribution by then, whose setup.py computes its version."""
-    setup = (
-        "from setuptools import setup\n"
-        "from torch.utils.cpp_extension import CUDAExtension\n"
-        "kernels = CUDAExtension('gsplat.csrc', ['gsplat/ext.cu'])\n"
-        "setup(name='gsplat', version=read(), packages=['gsplat'], ext_modules=[kernels])\n"
-    )
+    setup = data(__file__)["setup"]
     info = f"Metadata-Version: 2.1\nName: gsplat\nVersion: {release}\n"
     put(tmp_path, {"setup.py": setup, "PKG-INFO": info, "gsplat/ext.cu": "// kernels"})
     facts = beside(CPU, "1.5.3")

@@ -15,7 +15,7 @@ from splatfix.model import Fact, Facts, Gpu, MissingHeader, ToolkitChoice
 from splatfix.model.steps import InstallDependencies
 from splatfix.plan import BuildWheel, InstallWheel, Plan, ProvideToolkit, wheel_build
 from splatfix.plan.tools import own_toolkit
-from tests.archs import archs, goal, request_for
+from tests.archs import goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
 from tests.tables import data
@@ -64,21 +64,19 @@ def test_all_is_built_and_verified_before_installing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "rule"),
     [
-        ("curand_kernel.h", ""),
         ("cuda_texture_types.h", "texture-headers"),
         ("cub/iterator/discard_output_iterator.cuh", "cub-iterators"),
     ],
 )
 def test_headers_that_nothing_brings_stop_the_plan(tmp_path: Path, header: str, rule: str) -> None:
-    """Else the first file that includes one ends the build, after all other wheels."""
+    """Else the first file that includes one ends the build, after all other wheels; unless an edit takes it out."""
     toolkit = replace(CUDA_13, root=str(tmp_path / "cuda"))
+    facts = machine(toolkits=(toolkit,))
     put(tmp_path / "cuda", {"include/cuda_runtime.h": ""})
     folder = put(cuda_source(tmp_path / "dgr"), {"x.cu": f"#include <{header}>\n"})
-    if not rule:
-        assert "curand_kernel.h" in refused("headers-missing", folder, machine(toolkits=(toolkit,))).what
-    else:
-        build = build_of(plan(folder, machine(toolkits=(toolkit,))))
-        assert rule in {edit.rule for edit in build.edits}
+    assert rule in {edit.rule for edit in build_of(plan(folder, facts)).edits}
+    put(folder, {"x.cu": "#include <curand_kernel.h>\n"})
+    assert "curand_kernel.h" in refused("headers-missing", folder, facts).what
 
 
 def test_apt_hides_nothing_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +122,6 @@ def test_the_environment_is_explicit(tmp_path: Path) -> None:
     assert "belongs to /usr/local/cuda-13.0" in considered["CUDA_HOME=/usr/local"]
 
 
-def test_several_targets_and_the_machines_own_gpus(tmp_path: Path) -> None:
-    gpus = (Gpu(0, "RTX 5090", cc="12.0"), Gpu(1, "RTX 3090", cc="8.6"), Gpu(2, "RTX 5080", cc="12.0"))
-    made = plan(cuda_source(tmp_path), machine(gpus=gpus), targets=("auto", "sm_90"))
-    assert made.targets == archs("sm_120", "sm_86", "sm_90")
-    assert build_of(made).variables["TORCH_CUDA_ARCH_LIST"] == "12.0;8.6;9.0"
-    assert plan(cuda_source(tmp_path), machine(gpus=gpus), targets=()).targets == archs("sm_120", "sm_86")
-
-
 def bad(**values: Any) -> dict[str, Any]:
     """A machine whose only toolkit differs from a good one in this."""
     return {"toolkits": (replace(CUDA_13, **values),)}
@@ -172,7 +162,7 @@ PIP = {"pip": "25"}
         ("ptx-unavailable", "--dry-run --why --python /env/bin/python --target sm_120", {"toolkits": ()}, {"ptx": True}),
     ],
 )  # fmt: skip
-def test_what_stands_in_the_way(
+def test_refused_plans(
     tmp_path: Path, code: str, words: str, given: dict[str, Any], asked: dict[str, Any]
 ) -> None:
     error = refused(code, cuda_source(tmp_path), machine(**given), **asked)
@@ -181,6 +171,7 @@ def test_what_stands_in_the_way(
 
 
 NEWER = replace(CUDA_13, root="/usr/local/cuda-13.2", version="13.2.1")
+MIXED = (Gpu(0, "RTX 5090", cc="12.0"), Gpu(1, "RTX 3090", cc="8.6"), Gpu(2, "RTX 5080", cc="12.0"))
 MINE = compilers("13.1.0", folder="/opt/gcc/bin", via="CXX")
 
 
@@ -198,6 +189,9 @@ MINE = compilers("13.1.0", folder="/opt/gcc/bin", via="CXX")
         # sm_121 (GB10) runs sm_120 code; a torch that cannot say 12.1 builds for 12.0
         ({}, {"targets": ("sm_121",)}, {"TORCH_CUDA_ARCH_LIST": "12.0"}),
         ({}, {"jobs": 7}, {"MAX_JOBS": "7"}),
+        # the machine's own GPUs, and what is named beside them
+        ({"gpus": MIXED}, {"targets": ("auto", "sm_90")}, {"TORCH_CUDA_ARCH_LIST": "12.0;8.6;9.0"}),
+        ({"gpus": MIXED}, {"targets": ()}, {"TORCH_CUDA_ARCH_LIST": "12.0;8.6"}),
     ],
 )  # fmt: skip
 def test_what_is_taken_for_the_build(
@@ -221,32 +215,32 @@ REQUIRES = """install_requires=["ninja", "numpy", "jaxtyping", "rich>=12", "torc
 
 
 def importing(folder: Path) -> Path:
-    cuda_source(folder)
-    script = folder / "setup.py"
+    script = cuda_source(folder) / "setup.py"
     script.write_text(script.read_text().replace("ext_modules=", f"{REQUIRES}ext_modules="))
     return folder
 
 
 def test_what_it_imports_is_looked_for_before_it_is_compiled(tmp_path: Path) -> None:
     """gsplat names jaxtyping and rich: without them it would fail at the import, 40 minutes later."""
+    folder, script = importing(tmp_path), tmp_path / "setup.py"
+
+    def missing(packages: dict[str, str], **given: Any) -> SplatfixError:
+        return refused("build-tools-missing", folder, machine(packages=packages, **given))
+
     there = _PACKAGES | {"numpy": "2.1", "rich": "10.2"}
-    error = refused("build-tools-missing", importing(tmp_path), machine(packages=there))
+    error = missing(there)
     assert "jaxtyping, rich>=12 to be imported" in error.what and "to be built" not in error.what
     assert argv(error.todo[0])[1:] == ("-m", "pip", "install", "jaxtyping", "rich>=12")
     whole = there | {"rich": "13.9", "jaxtyping": "0.2"}
-    assert build_of(plan(importing(tmp_path), machine(packages=whole))).subject == "dgr"
-    # torch-points-kernels asks for a numpy that is older than every wheel for this Python: the installed one stays
-    script = importing(tmp_path) / "setup.py"
-    script.write_text(script.read_text().replace('"numpy"', '"numpy>=1.9,<=1.21"'))
-    assert (
-        "dgr declares numpy>=1.9,<=1.21; 2.1 is installed, and stays"
-        in plan(tmp_path, machine(packages=whole)).notes
-    )
-    error = refused("build-tools-missing", tmp_path, machine(packages=whole | {"numpy": "1.8"}))
-    assert "numpy>=1.9,<=1.21 to be imported" in error.what
+    assert build_of(plan(folder, machine(packages=whole))).subject == "dgr"
+    # markers are those of the target's Python, not of ours
     old = replace(INTERPRETER, version="3.7.9")
-    error = refused("build-tools-missing", importing(tmp_path), machine(packages=whole, interpreter=old))
-    assert "typing_extensions" in error.what, "markers are those of the target's Python, not of ours"
+    assert "typing_extensions" in missing(whole, interpreter=old).what
+    # torch-points-kernels asks for a numpy that is older than every wheel for this Python: the installed one stays
+    script.write_text(script.read_text().replace('"numpy"', '"numpy>=1.9,<=1.21"'))
+    note = "dgr declares numpy>=1.9,<=1.21; 2.1 is installed, and stays"
+    assert note in plan(folder, machine(packages=whole)).notes
+    assert "numpy>=1.9,<=1.21 to be imported" in missing(whole | {"numpy": "1.8"}).what
 
 
 def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -> None:
@@ -276,25 +270,24 @@ def test_torch_is_never_changed_for_a_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["setup.py", "setup.cfg", "pyproject.toml"])
 def test_a_source_for_another_python_is_refused_early(tmp_path: Path, where: str) -> None:
     folder = cuda_source(tmp_path / "dgr")
+    setup = (folder / "setup.py").read_text()
     texts = {
-        "setup.py": (folder / "setup.py")
-        .read_text()
-        .replace("ext_modules=", 'python_requires="{}", ext_modules='),
+        "setup.py": setup.replace("ext_modules=", 'python_requires="{}", ext_modules='),
         "setup.cfg": "[options]\npython_requires = {}\n",
         "pyproject.toml": '[project]\nname = "dgr"\nversion = "1"\nrequires-python = "{}"\n',
     }
     for wanted, fits in ((">=3.12", False), (">=3.9,<3.11", False), (">=3.10", True), ("three", True)):
-        (folder / where).write_text(texts[where].replace("{}", wanted))
+        put(folder, {where: texts[where].replace("{}", wanted)})
         if fits:
             assert build_of(plan(folder)).subject
-            continue
-        error = refused("python-does-not-fit", folder)
-        assert f"asks for Python {wanted}, and /env/bin/python is Python 3.11.7" in error.what
+        else:
+            said = f"asks for Python {wanted}, and /env/bin/python is Python 3.11.7"
+            assert said in refused("python-does-not-fit", folder).what
 
 
-def test_what_a_project_removes_again_is_said(tmp_path: Path) -> None:
-    locked = replace(INTERPRETER, lock_file="/project/uv.lock")
+def test_what_a_project_removes_again_is_said() -> None:
     request = request_for(("fused_ssim",), backend="pure")
+    locked = replace(INTERPRETER, lock_file="/project/uv.lock")
     with_lock, without = (make_plan(request, machine(interpreter=item)) for item in (locked, INTERPRETER))
     (note,) = set(with_lock.notes) - set(without.notes)
     assert "`uv sync`" in note and "no-build-isolation-package" in note
@@ -333,15 +326,11 @@ def test_of_two_sources_of_one_name_each_command_keeps_the_options(tmp_path: Pat
 
 def test_cuda_code_that_no_build_compiles(tmp_path: Path) -> None:
     """torchhull was compiled for nothing, and refused for want of GPU code: charonload has CMake compile it at its import."""
-    package = "import charonload\ncharonload.module_config['_c'] = charonload.Config('_C')\n"
-    project = "[project]\nname = 'hull'\n[build-system]\nbuild-backend = 'setuptools.build_meta'\n"
-    lists = {"src/hull/_C/CMakeLists.txt": "cmake_minimum_required(VERSION 3.30)", "src/hull/_C/a.cu": ""}
-    put(tmp_path, {"pyproject.toml": project, "src/hull/__init__.py": package, **lists})
+    put(tmp_path, data(__file__)["hull"])
     there = machine(packages=_PACKAGES | {"charonload": "1"})
 
     def with_cmake(version: str) -> Facts:
-        there_too = replace(there.machine, tools={"cmake": version})
-        return changed(replace(there, machine=there_too), modules=Fact(("charonload",), "test"))
+        return changed(there, tools={"cmake": version}, modules=Fact(("charonload",), "test"))
 
     assert "CMake on PATH: 3.29.2" in refused("compiled-at-import", tmp_path, with_cmake("3.29.2")).what
     put(tmp_path, {"src/hull/A.py": "torch.utils.cpp_extension.load('x', [])\n"})
@@ -370,21 +359,19 @@ def test_pure_plans(tmp_path: Path) -> None:
 
 
 def test_fixed_archs_without_the_target_are_edited_away(tmp_path: Path) -> None:
+    """Where a rule can edit them; the checkout stays as it is."""
     folder = cuda_source(tmp_path, flags='"-O3", "-gencode=arch=compute_70,code=sm_70"')
     build = build_of(plan(folder))
     assert build.variables["TORCH_CUDA_ARCH_LIST"] == "12.0"
     assert [edit.rule for edit in build.edits] == ["fixed-architectures"]
     said = " | ".join(reason.text for reason in build.reasons)
     assert "an edit takes the architectures out" in said and "names no architecture" not in said
-    assert "compute_70" in (folder / "setup.py").read_text(), "the checkout was edited"
+    assert "compute_70" in (folder / "setup.py").read_text()
     kept = cuda_source(tmp_path / "b", flags='"-gencode=arch=compute_120,code=sm_120"')
     assert build_of(plan(kept)).edits == ()
-
-
-def test_numbers_that_no_rule_can_edit_are_refused(tmp_path: Path) -> None:
-    before = 'pairs = ["arch=compute_75,code=sm_75"]\n'
-    folder = cuda_source(tmp_path, flags='"-gencode"] + pairs + ["-O3"', before=before)
-    refused("arch-fixed-in-source", folder)
+    pairs = 'pairs = ["arch=compute_75,code=sm_75"]\n'
+    computed = cuda_source(tmp_path / "c", flags='"-gencode"] + pairs + ["-O3"', before=pairs)
+    refused("arch-fixed-in-source", computed)
 
 
 @pytest.mark.parametrize("target", ["sm_120", "sm_89"])
@@ -414,14 +401,14 @@ def test_in_place_edits_the_checkout_after_the_proof(tmp_path: Path) -> None:
 
 
 def test_a_forced_mismatch_is_a_last_resort_and_is_said(tmp_path: Path) -> None:
-    source = cuda_source(tmp_path)
-    both = plan(source, machine(toolkits=(CUDA_12, CUDA_13)), force_cuda_mismatch=True)
-    assert build_of(both).variables["CUDA_HOME"] == CUDA_13.root and build_of(both).cuda_mismatch == ""
-    forced = plan(source, machine(toolkits=(CUDA_12,)), force_cuda_mismatch=True)
-    assert build_of(forced).variables["CUDA_HOME"] == CUDA_12.root
+    source, old = cuda_source(tmp_path), machine(toolkits=(CUDA_12,))
+    both = build_of(plan(source, machine(toolkits=(CUDA_12, CUDA_13)), force_cuda_mismatch=True))
+    assert (both.variables["CUDA_HOME"], both.cuda_mismatch) == (CUDA_13.root, "")
+    made = plan(source, old, force_cuda_mismatch=True)
     words = "compiled with CUDA 12.8.93, torch is built with CUDA 13.0"
-    assert build_of(forced).cuda_mismatch == words and words in " ".join(forced.notes)
-    refused("no-matching-toolkit", source, machine(toolkits=(CUDA_12,)))
+    assert build_of(made).variables["CUDA_HOME"] == CUDA_12.root
+    assert build_of(made).cuda_mismatch == words and words in " ".join(made.notes)
+    refused("no-matching-toolkit", source, old)
 
 
 def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None:
@@ -429,16 +416,9 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
     put(tmp_path, {".git/HEAD": "", "submodules/dgr/glm.cu": "#include <glm/glm.hpp>\n"})
     targets = ("--target", "sm_120", "--target", "sm_90")
     more = ("--backend", "auto", "--jobs", "3", "--index", "of-us", "--offline", "--with-dependencies")
-    request = request_for((str(tmp_path),), ("sm_120", "sm_90"))
-    further = {
-        "backend": "auto",
-        "jobs": 3,
-        "indexes": ("of-us",),
-        "offline": True,
-        "with_dependencies": True,
-    }
-    for changes, options in (({}, targets), (further, (*targets, *more))):
-        asked = replace(request, **changes)
+    further = {"backend": "auto", "jobs": 3, "indexes": ("of-us",), "offline": True}
+    for changes, options in (({}, targets), (further | {"with_dependencies": True}, (*targets, *more))):
+        asked = request_for((str(tmp_path),), ("sm_120", "sm_90"), **changes)
         error = problem_of(make_plan, asked, machine())
         clone, ours = (step.command.argv for step in error.todo if step.command)
         assert clone == ("git", "clone", "--recursive", "https://x.org/glm", f"{inside}/glm")
@@ -475,17 +455,13 @@ def test_a_toolkit_of_ours_comes_first_and_the_build_uses_it(tmp_path: Path, cac
 
 
 def test_cuda_12_is_not_provided(tmp_path: Path) -> None:
-    old = replace(TORCH, version="2.8.0+cu128", cuda="12.8")
-    assert all(
-        isinstance(made, Rejected) for made in (own_toolkit(old, "linux"), own_toolkit(TORCH, "windows"))
-    )
-    facts = machine(torch=old, toolkits=())
+    old, source = replace(TORCH, version="2.8.0+cu128", cuda="12.8"), cuda_source(tmp_path)
+    for made in (own_toolkit(old, "linux"), own_toolkit(TORCH, "windows")):
+        assert isinstance(made, Rejected)
     asked, not_asked = (
-        " ".join(
-            step.line()
-            for step in problem_of(plan, cuda_source(tmp_path), facts, provide_toolkit=provide).todo
-        )
+        refused("no-matching-toolkit", source, machine(torch=old, toolkits=()), provide_toolkit=provide).todo
         for provide in (True, False)
     )
-    assert "--provide-toolkit cannot help: PyPI has no compiler of CUDA 12" in asked
-    assert "--provide-toolkit" not in not_asked
+    said = " ".join(step.line() for step in asked)
+    assert "--provide-toolkit cannot help: PyPI has no compiler of CUDA 12" in said
+    assert not any("--provide-toolkit" in step.line() for step in not_asked)

@@ -31,6 +31,7 @@ from tests.plan.machines import (
     step_of,
     why_not,
 )
+from tests.tables import data
 
 NAME = "diff_gaussian_rasterization"
 
@@ -105,25 +106,15 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept(code: str, facts:
     assert step_of(plan(options, OptionKind.REBUILD), BuildWheel).subjects == (NAME,)
 
 
-@pytest.mark.parametrize(
-    ("name", "module", "distribution", "path", "origin"),
-    [
-        ('"fast_ext"', 'CUDAExtension("fast_ext._C", ["a.cu"])', "fast_ext", "fast_ext/_C.so", ""),
-        ('"Fast-Ext"', 'CUDAExtension("inner._C", ["a.cu"])', "fast_ext", "other/_C.so", ""),
-        ('"a"', 'CUDAExtension("propagate", ["a.cu"])', "", "propagate.cpython-311-x86_64-linux-gnu.so", ""),
-        ('f"x{1}"', 'CUDAExtension("b", ["a.cu"])', "bindings", "bindings/_120_C.so", "file://{folder}"),
-        ('"rdel"', 'Extension("rdel", ["a.cpp"])', "rdel", "", ""),
-    ],
-)
-def test_what_an_unknown_source_built_is_found(
-    tmp_path: Path, name: str, module: str, distribution: str, path: str, origin: str
-) -> None:
+@pytest.mark.parametrize("case", data(__file__)["unknown"])
+def test_what_an_unknown_source_built_is_found(tmp_path: Path, case: dict[str, str]) -> None:
     """Right after it was installed, "keep" said that it is not installed."""
-    setup = f"setup(name={name}, ext_modules=[{module}])\n"
+    setup = f"setup(name={case['name']}, ext_modules=[{case['module']}])\n"
     imports = "from setuptools import Extension, setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
     put(tmp_path, {"setup.py": imports + setup, "a.cu": "", "a.cpp": ""})
-    file = Extension(path, SITE, distribution or None, code("sm_120"), (), True, True, 1)
-    made = Distribution(distribution or "a", "1.0", SITE, origin=origin.format(folder=tmp_path))
+    owner, path = case["distribution"], case["path"]
+    file = Extension(path, SITE, owner or None, code("sm_120"), (), True, True, 1)
+    made = Distribution(owner or "a", "1.0", SITE, origin=case["origin"].format(folder=tmp_path))
     facts = installing(healthy(), made, file=file if path else None)
     sources = summarise((str(tmp_path),))
     before = find_options(goal("sm_120"), healthy(), sources=sources)

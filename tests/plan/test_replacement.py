@@ -70,16 +70,16 @@ def checkout(
 ) -> Path:
     """A clone of a stack that nobody knows, with a rasterizer of this variant; None: its submodules are empty."""
     scene = "from simple_knn._C import distCUDA2\n\ndef make(x):\n    return distCUDA2(x)\n"
-    put(folder, {"gaussian_renderer/__init__.py": text, "scene.py": scene, "train.py": train})
     address = f"\turl = {url}\n" if url else ""
-    named = [f'[submodule "{name}"]\n\tpath = submodules/{name}\n{address}' for name in submodules]
-    (folder / ".gitmodules").write_text("".join(named))
-    for name in submodules:
-        (folder / "submodules" / name).mkdir(parents=True)
-        if row and "raster" in name:
-            rasterizer_source(folder / "submodules" / name, row.key)
+    listed = [f'[submodule "{name}"]\n\tpath = submodules/{name}\n{address}' for name in submodules]
+    put(folder, {"gaussian_renderer/__init__.py": text, "scene.py": scene, "train.py": train})
+    put(folder, {".gitmodules": "".join(listed)})
+    for place in (folder / "submodules" / name for name in submodules):
+        place.mkdir(parents=True)
+        if row and "raster" in place.name:
+            rasterizer_source(place, row.key)
         elif row:
-            cuda_source(folder / "submodules" / name, name.replace("-", "_"))
+            cuda_source(place, place.name.replace("-", "_"))
     return folder
 
 
@@ -159,11 +159,8 @@ def test_what_is_served_is_not_held_up_by_the_rest(tmp_path: Path, beside: str) 
 
 
 def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
-    imports = "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-    setup = "setup(name='gs', ext_modules=[CUDAExtension('gs.simple_knn._C', ['a.cu'])])\n"
-    put(tmp_path, {"setup.py": imports + setup})
-    assert names(tmp_path) == []
-    assert "part of gs" in why(tmp_path, "gs.simple_knn")
+    cuda_source(tmp_path, "gs.simple_knn")
+    assert names(tmp_path) == [] and "part of gs" in why(tmp_path, "gs.simple_knn")
     assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-replaces-it"
 
 
@@ -179,20 +176,13 @@ def test_fused_ssim_by_its_call(tmp_path: Path, train: str, served: bool) -> Non
     assert ("fused_ssim" in names(folder)) is served
 
 
-def brings(folder: Path) -> Path:
-    """A trainer that is no extension and imports fused_ssim alone, as 3dgrut does."""
-    losses = "from fused_ssim import fused_ssim\nfused_ssim(1, 2, padding='valid')\n"
-    setup = "from setuptools import setup\nsetup()\n"
-    return put(folder, {".git/HEAD": "", "setup.py": setup, "losses.py": losses})
-
-
 @pytest.mark.parametrize("saved", [False, True], ids=["named", "from facts alone"])
 @pytest.mark.parametrize("kind", ["empty", "fetched", "with another", "one import"])
 def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> None:
     """The option of diagnose names what ``install --backend pure`` makes."""
     row = row_of("inria-v1")
-    if kind == "one import":
-        folder = brings(tmp_path / "rut")
+    if kind == "one import":  # a trainer that is no extension and imports fused_ssim alone, as 3dgrut does
+        folder = put(tmp_path / "rut", data(__file__)["one_import"])
     else:
         folder = checkout(tmp_path / "gs", of_variant(row), row=None if kind == "empty" else row)
     if kind == "with another":
@@ -204,8 +194,7 @@ def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> Non
     made = [step for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
     offered = step_of(option, MakeDropin)
     assert list(offered.subjects) == ["@".join(filter(None, (step.module, step.variant))) for step in made]
-    whole = kind in ("empty", "fetched")
-    assert (RungName.TRAINS in option.proves) is whole
+    assert (RungName.TRAINS in option.proves) is (kind in ("empty", "fetched"))
     assert choose_dropins(argv(offered)[2:-4]).dropins == choose_dropins([str(folder)]).dropins
 
 

@@ -91,11 +91,6 @@ def test_no_older_driver_is_suggested() -> None:
     assert "driver" not in why_no_torch(machine(torch=TORCH_118, gpus=(future,), driver=("620.10", "14.0")))
 
 
-def test_gpus_that_no_one_build_serves_are_to_be_named_one_at_a_time() -> None:
-    facts = machine(torch=TORCH_128, gpus=(RTX_5080, GTX_1080), toolkits=(CUDA_12,), driver=NEW_DRIVER)
-    assert find_options(goal(), facts).notes[0].startswith("no native option covers sm_120, sm_61 together")
-
-
 def test_which_python_it_is_for_is_open_where_that_is_not_known() -> None:
     lost_python = {"interpreter": Fact(None, "", "no such file"), "torch_installed": Fact(None)}
     options = find_options(Goal(), changed(without_torch(), **lost_python))
@@ -117,15 +112,13 @@ def test_the_first_torch_has_a_wheel_for_this_python_and_glibc(facts: Facts, ver
     assert "no CUDA build of torch in the tables serves sm_120 here" in limit.why
 
 
-def test_drop_ins_need_a_torch_that_can_be_had() -> None:
+def test_drop_ins_get_a_torch_for_the_cpu_where_there_is_one() -> None:
+    """A Mac gets no CUDA build for a target elsewhere."""
+    mac = changed(machine(torch=None, toolkits=(), host=()), system="darwin", machine="arm64")
+    step = step_of(plan(find_options(goal("sm_120"), mac), OptionKind.DROPIN), InstallTorch)
+    assert step.tag == "cpu"
     reason = why_not(find_options(Goal(), without_torch("3.5.2")), OptionKind.DROPIN)
     assert "no release in the tables has a wheel" in reason
-
-
-def test_a_mac_gets_no_cuda_build_for_a_target_elsewhere() -> None:
-    mac = changed(machine(torch=None, toolkits=(), host=()), system="darwin", machine="arm64")
-    step = plan(find_options(goal("sm_120"), mac), OptionKind.DROPIN).steps[0]
-    assert isinstance(step, InstallTorch) and step.tag == "cpu"
 
 
 def test_a_driver_for_the_only_native_option_is_suggested() -> None:
@@ -178,6 +171,8 @@ def test_without_a_rasterizer_of_the_trainer_s_there_is_no_training(name: str) -
 
 
 def test_what_no_torch_serves_together_is_served_one_at_a_time() -> None:
+    facts = machine(torch=TORCH_128, gpus=(RTX_5080, GTX_1080), toolkits=(CUDA_12,), driver=NEW_DRIVER)
+    assert find_options(goal(), facts).notes[0].startswith("no native option covers sm_120, sm_61 together")
     facts = machine(torch=None, gpus=(RTX_5080, GTX_1080), driver=NEW_DRIVER)
     sentence = why_not(find_options(goal("sm_61", "sm_120"), facts), OptionKind.OTHER_TORCH)
     assert "at once; in environments of their own they are served: sm_61 by torch 2." in sentence

@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from smoke_trainer.record import TrainingRecord
 from splatfix.app.certify import exit_code_of, next_step
+from splatfix.certify import criteria
+from splatfix.certify.advice import advised
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.certify.smoke_training import record_of
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
-from splatfix.report.certificate import show
-from splatfix.report.markdown import markdown
+from splatfix.model import EnvironmentFacts, Facts, MachineFacts
+from splatfix.report.certificate import CertificateDocument, markdown, show
+from splatfix.report.forms import FORMS
+from splatfix.report.html.certificate import certificate_page
+from splatfix.report.view import legend, row
+from splatfix.report.wording import RESULTS
+from tests.certify.conftest import RESULT as RECORDED
 from tests.files import assert_golden
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen
@@ -51,8 +59,19 @@ def certificate(**changes: Any) -> Certificate:
     return Certificate(**known | changes)
 
 
-def on_terminal(subject: Certificate, *more: Any, width: int = 300, **options: Any) -> str:
-    return on_screen(show, subject, Path("report.md"), *more, width=width, **options)
+FACTS = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
+
+
+def document(subject: Certificate, **more: Any) -> CertificateDocument:
+    return CertificateDocument(certificate=subject, facts=FACTS, page="report.md", **more)
+
+
+def on_terminal(subject: Certificate, *, width: int = 300, verbose: bool = False, **more: Any) -> str:
+    return on_screen(show, document(subject, **more), width=width, verbose=verbose)
+
+
+def as_markdown(subject: Certificate) -> str:
+    return markdown(document(subject))
 
 
 def test_the_certificate_on_a_terminal() -> None:
@@ -78,9 +97,8 @@ def test_a_failed_certificate_names_the_next_command() -> None:
     assert step is not None and step.command is not None
     assert step.command.argv == ("splatfix", "diagnose", "--python", "my env")
     assert next_step(certificate(), None) is None
-    assert (
-        "    $ splatfix diagnose --python 'my env'" in on_terminal(subject, step, width=80).splitlines()[:6]
-    )
+    lines = on_terminal(subject, width=80, next_steps=(step,)).splitlines()
+    assert "    $ splatfix diagnose --python 'my env'" in lines[:6]
 
 
 OURS = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 6e-8, 1e-6, 4e-7, 5e-5, kind="ours")
@@ -89,7 +107,7 @@ NATIVE = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="it ne
 WRONG = KernelCheck("knn", "simple_knn._C", Outcome.FAILED, 0.3, 1e-4, kind="native")
 
 
-@pytest.mark.parametrize("rendering", [markdown, on_terminal])
+@pytest.mark.parametrize("rendering", [as_markdown, on_terminal])
 def test_an_unreadable_scene_is_named_and_no_refusal(rendering: Any) -> None:
     why = "data/attic/transforms.json is not JSON. The file is damaged. Export the scene again."
     criterion = Criterion("scene-readable", Outcome.NOT_MEASURED, why, "a scene that can be read")
@@ -127,7 +145,7 @@ def every_kind() -> Certificate:
 
 
 def test_the_report_reads_as_the_golden() -> None:
-    assert_golden(Path(__file__).with_name("certificate.md"), markdown(every_kind()))
+    assert_golden(Path(__file__).with_name("certificate.md"), as_markdown(every_kind()))
 
 
 def test_verbose_shows_every_criterion_and_the_reservation_of_each() -> None:
@@ -141,9 +159,112 @@ def test_verbose_shows_every_criterion_and_the_reservation_of_each() -> None:
 def test_markdown_holds_strangers_words_as_text(name: str) -> None:
     known = certificate()
     run = replace(known.scenes[0], scene=name, images=(f"{name}/1.png",), log=name)
-    text = markdown(replace(known, scenes=(run,), summary=name, environment={name: name}, suite=name))
+    text = as_markdown(replace(known, scenes=(run,), summary=name, environment={name: name}, suite=name))
     assert text.encode("utf-8") and all(sign.isprintable() or sign == "\n" for sign in text)
     bare = re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
     assert "<b>" not in bare and "`" not in bare and "](javascript:" not in bare
     assert bare.count("](") == 2 and bare.count("[") == 2
     assert {line.count("|") for line in bare.splitlines() if line.startswith("| ")} == {3, 4, 5, 16}
+
+
+RUN = SceneRun(
+    "figurine",
+    criteria.judge(TrainingRecord.of(RECORDED), "torch"),
+    12.0,
+    RECORDED,
+    log="figurine/trainer.log",
+)
+
+
+def recorded(**changes: Any) -> Certificate:
+    return certificate(**{"scenes": (RUN,), "environment": {"GPU": "none"}, "suite": "quick", **changes})
+
+
+def test_a_recorded_run_in_one_row() -> None:
+    quality, memory, loss = RECORDED["heldout"], RECORDED["memory"]["host"], RECORDED["train_loss"]
+    run = replace(RUN, result={**RECORDED, "ply": {"bytes": 1234567}})
+    found = dict(zip(RESULTS, row(run), strict=True))
+    expected = {
+        "PLY": "1.23 MB",
+        "iterations": f"{RECORDED['iterations']:,}",
+        "held-out PSNR": f"{quality['psnr']:.2f} dB",
+        "SSIM": f"{quality['ssim']:.4f}",
+        "training views": str(len(RECORDED["split"]["train"])),
+        "LPIPS": "–",
+        "peak memory": f"{memory['train'] / 2**20:,.0f} MiB / {memory['eval'] / 2**20:,.0f} MiB",
+        "loss": f"{loss['first']:.4f} → {loss['last']:.4f}",
+    }
+    assert {name: found[name] for name in expected} == expected
+    longer = replace(RUN, result={**RECORDED, "iterations": 7000})
+    assert legend([RUN, longer]).startswith("Short run: ") and "Short run" not in legend([longer])
+    cuda = {"train": {"allocated": 3 << 30}, "eval": {"allocated": 1 << 30}}
+    assert row(replace(RUN, result={**RECORDED, "memory": {"cuda": cuda}}))[-1] == "3,072 MiB / 1,024 MiB"
+    assert f"| figurine | ✓ passed | {' | '.join(row(RUN))} |" in as_markdown(recorded())
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {},
+        {"memory": 3, "heldout": [], "ply": {"bytes": True}, "split": {"train": 5}, "resolution": [1]},
+        {"train_loss": {"first": "x", "last": None}, "gaussians": None, "iterations_per_second": "fast"},
+    ],
+)
+def test_what_is_absent_or_no_number_is_a_dash(result: dict[str, Any]) -> None:
+    run = replace(RUN, result=result, seconds=3.0)
+    assert set(row(run)) == {"–", "3 s"}
+    as_markdown(recorded(scenes=(run,)))
+
+
+def test_each_failure_has_its_meaning_and_what_to_do() -> None:
+    flat = {**RECORDED, "train_loss": {"first": 0.1, "last": 0.1}, "initial_heldout": RECORDED["heldout"]}
+    judged = criteria.judge(TrainingRecord.of(flat), "torch")
+    run = replace(RUN, result=flat, criteria=tuple(advised(item, "gsplat", "cuda") for item in judged))
+    failed = recorded(verdict=Verdict.NOT_CERTIFIED, scenes=(run,), kernels=(WRONG,))
+    lines = as_markdown(failed).partition("\n## Troubleshooting\n")[2].partition("\n## ")[0].splitlines()
+    assert [line.partition(" failed: ")[0] for line in lines if line.startswith("- ")] == [
+        "- **kernel: knn**",
+        "- **figurine: loss-falls**",
+        "- **figurine: held-out-psnr-rises**",
+    ]
+    page = certificate_page(document(failed))
+    for form in ("\n".join(lines), page[page.index('id="what-to-do"') :]):
+        assert form.count("--renderer torch --device cpu") == 1, "advised once for both"
+
+
+def test_nothing_is_advised_that_ran_already() -> None:
+    for code in ("loss-falls", "gradients-xyz"):
+        failed = Criterion(code, Outcome.FAILED, "", "")
+        assert "--renderer torch" in advised(failed, "torch", "cuda").advice
+        assert "--renderer torch" in advised(failed, "inria", "cpu").advice
+        assert "--renderer" not in advised(failed, "torch", "cpu").advice
+
+
+@pytest.mark.parametrize(
+    "item", [*RUN.criteria, Criterion("no-cuda-error", Outcome.MET, "", "")], ids=lambda item: item.code
+)
+def test_every_criterion_has_advice_of_its_own(item: Criterion) -> None:
+    failed = advised(replace(item, outcome=Outcome.FAILED), "gsplat", "cuda")
+    unknown = advised(Criterion("no-such-criterion", Outcome.FAILED, "", ""), "gsplat", "cuda")
+    assert failed.advice not in ("", unknown.advice)
+    assert advised(item, "gsplat", "cuda") == item and not item.advice, "nothing to do about what was met"
+    short = advised(replace(item, outcome=Outcome.UNDETERMINED), "torch", "cpu")
+    assert "100 iterations" in short.advice
+
+
+HOME_IN = "/home/ada/env in /home/ada, -I/home/ada/x file:///home/ada/y"
+
+
+@pytest.mark.parametrize("form", ["html", "markdown", "github"])
+def test_no_form_but_json_tells_the_home(form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """JSON is read again by programs, which need the path."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    failed = Criterion("loss-trend", Outcome.FAILED, HOME_IN, "at most -0.46", HOME_IN)
+    (run,) = certificate().scenes
+    python = "/home/ada/env/bin/python"
+    told = {"environment": {"python": python}, "reasons": (HOME_IN,), "verdict": Verdict.NOT_CERTIFIED}
+    told["repeat"] = Command(("splatfix", "certify", "--python", python))
+    told["kernels"] = (KernelCheck("ssim", "fused_ssim", Outcome.FAILED, detail=HOME_IN),)
+    found = certificate(scenes=(replace(run, scene="/home/ada/scene", criteria=(failed,)),), **told)
+    text = FORMS[CertificateDocument][form](document(found, folder=str(tmp_path)))
+    assert "~/" in text and "/home/ada" not in text

@@ -13,7 +13,7 @@ from splatfix.checks.scene.model import SCENE_CHECKS, Refusal
 from splatfix.core.errors import Exit
 from splatfix.facts.scene.reader import read_scene, scenes_below
 from splatfix.model import Status
-from splatfix.report.scene import from_above, page, show, thumbnails
+from splatfix.report.scene import from_above, scene_page, show, thumbnails
 from tests.scenes.faults import BLENDER_FAULTS, FAULTS, Fault, photos_of, resave
 
 NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name[0] not in "._")
@@ -110,7 +110,7 @@ def test_a_page_shows_the_cameras_and_the_photos(tmp_path: Path) -> None:
     assert drawing is not None and len(drawing["cameras"]) == 24 and len(drawing["points"]) > 1000
     assert all(0 <= x <= 100 and 0 <= y <= 100 for x, y, *_ in (*drawing["cameras"], *drawing["points"]))
     assert len(thumbnails(checked.scene)) == 22
-    html = page(checked)
+    html = scene_page(checked)
     assert "photos-unreadable" in html and html.count("data:image/jpeg") == 22
     without = replace(checked.scene, images=(), points=None)
     assert from_above(without) is None

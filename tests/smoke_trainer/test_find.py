@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smoke_trainer.data.__main__ import main
-from smoke_trainer.data.find import PUBLIC_SCENES, layout_of, locate, survey
+from smoke_trainer.data.find import PUBLIC_SCENES, FoundScene, layout_of, locate, survey
 from smoke_trainer.errors import SceneError, UsageError
 from tests.conftest import ROOT
 
@@ -40,21 +40,21 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_public_scenes_come_first_then_others_by_name(data):
-    result = survey(data)
-    assert [scene.name for scene in result.scenes] == ["garden", "truck", "playroom", "lego", "room"]
-    assert [scene.layout for scene in result.scenes] == ["colmap"] * 3 + ["blender", "nerfstudio"]
-    folders = [scene.folder.relative_to(data).as_posix() for scene in result.scenes]
-    assert folders[:3] == ["360_v2/garden", "truck", "tandt_db/db/playroom"]
-    public = {scene.name: scene.public for scene in result.scenes}
-    assert public["garden"] is PUBLIC_SCENES["garden"]
-    assert public["lego"] is None and public["room"] is None
-    assert {name for name, _ in result.skipped} == set(PUBLIC_SCENES) - {"garden", "truck", "playroom"}
+    scenes, skipped = survey(data)
+    assert scenes == [
+        FoundScene("garden", data / "360_v2" / "garden", "colmap"),
+        FoundScene("truck", data / "truck", "colmap"),
+        FoundScene("playroom", data / "tandt_db" / "db" / "playroom", "colmap"),
+        FoundScene("lego", data / "nerf_synthetic" / "lego", "blender"),
+        FoundScene("room", data / "nerfstudio" / "room", "nerfstudio"),
+    ]
+    assert scenes[0].public is PUBLIC_SCENES["garden"] and scenes[3].public is scenes[4].public is None
+    assert dict(skipped).keys() == set(PUBLIC_SCENES) - {"garden", "truck", "playroom"}
 
 
 def test_a_scene_folder_is_that_scene_only(data):
-    result = survey(data / "360_v2" / "garden")
-    assert [scene.name for scene in result.scenes] == ["garden"]
-    assert result.scenes[0].public is PUBLIC_SCENES["garden"] and result.skipped == []
+    folder = data / "360_v2" / "garden"
+    assert survey(folder) == ([FoundScene("garden", folder, "colmap")], [])
 
 
 def test_images_without_a_reconstruction_are_skipped(data):
@@ -74,13 +74,13 @@ def test_own_scenes_only_do_not_miss_public_ones(tmp_path, capsys):
     assert survey(tmp_path).skipped == []
     # A download that broke off is worth a word all the same.
     (tmp_path / "garden" / "images").mkdir(parents=True)
-    assert [name for name, _ in survey(tmp_path).skipped] == ["garden"]
+    assert list(dict(survey(tmp_path).skipped)) == ["garden"]
 
 
 def test_two_folders_of_one_name_are_both_found(data):
     colmap(data / "mine" / "truck")
-    named = {scene.name: scene.folder.relative_to(data).as_posix() for scene in survey(data).scenes}
-    assert named["truck"] == "truck" and named["mine-truck"] == "mine/truck"
+    assert locate("truck", data).folder == data / "truck"
+    assert locate("mine-truck", data).folder == data / "mine" / "truck"
 
 
 def test_a_folder_that_cannot_be_opened_is_named(data, monkeypatch):

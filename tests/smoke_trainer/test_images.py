@@ -206,7 +206,7 @@ def test_undistorted_images_match_the_pinhole_view(scene_folder):
     truth = torch.from_numpy(TRUTH["straight"]).permute(2, 0, 1) / 255
     bent = torch.from_numpy(np.array(Image.open(view.image_path))).permute(2, 0, 1) / 255
     straight_quality, bent_quality = (
-        psnr_from(float((seen - truth).square().mean())) for seen in (photo, bent)
+        psnr_from(float((picture - truth).square().mean())) for picture in (photo, bent)
     )
     # Resampling at 48x36 costs sharpness, but only removing the distortion puts things where they belong.
     assert straight_quality > 26.0

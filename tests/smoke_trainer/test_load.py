@@ -103,8 +103,8 @@ def test_masks_beside_colmap_images_are_found(scene_folder):
     (folder / "masks").mkdir()
     Image.new("L", (48, 36), 255).save(folder / "masks" / "view_001.png.png")
     Image.new("L", (48, 36), 255).save(folder / "masks" / "view_003.png")
-    masks = {view.name: view.mask_path for view in load_scene(str(folder)).train}
-    assert {name for name, mask in masks.items() if mask is not None} == {"view_001.png", "view_003.png"}
+    masked = [view.name for view in load_scene(str(folder)).train if view.mask_path is not None]
+    assert masked == ["view_001.png", "view_003.png"]
 
 
 def test_without_points_training_starts_from_seeded_random_ones(scene_folder):
@@ -112,7 +112,7 @@ def test_without_points_training_starts_from_seeded_random_ones(scene_folder):
     (folder / "points3d.ply").unlink()
     scene = load_scene(str(folder), random_points=321, seed=5)
     assert scene.points.xyz.shape == (321, 3)
-    assert any("random" in note for note in scene.notes)
+    assert "random" in str(scene.notes)
     assert (load_scene(str(folder), random_points=321, seed=5).points.xyz == scene.points.xyz).all()
     # They surround what the cameras look at (the figure stands at the origin).
     assert np.linalg.norm(scene.points.xyz.mean(axis=0)) < 0.5
@@ -133,7 +133,7 @@ def test_a_held_out_file_that_copies_the_training_file_is_told(scene_folder):
     (folder / "transforms_test.json").write_text((folder / "transforms_train.json").read_text())
     scene = load_scene(str(folder))
     assert len(scene.test) == len(scene.train) == 8
-    assert any("8 held-out image(s) are trained on as well" in note for note in scene.notes)
+    assert "8 held-out image(s) are trained on as well" in str(scene.notes)
 
 
 def test_views_that_show_no_point_are_named(scene_folder):
@@ -159,7 +159,7 @@ def test_a_scene_nearer_than_the_near_plane_has_a_note(scene_folder):
         for row in frame["transform_matrix"][:3]:
             row[3] *= 0.01
     (folder / "transforms.json").write_text(json.dumps(document))
-    assert any("10 of 10 views show none" in note for note in load_scene(str(folder)).notes)
+    assert "10 of 10 views show none" in str(load_scene(str(folder)).notes)
 
 
 def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_run):
@@ -171,7 +171,7 @@ def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_ru
     assert len(scene.train) == 1 and len(scene.points.xyz) == 5000
     distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
     assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1
-    assert not any("show none of the points" in note for note in scene.notes)
+    assert "show none of the points" not in str(scene.notes)
     record = train(short_run(5, scene=str(folder), random_points=2000)).record
     assert record.status == "ok" and record.gradients["xyz"].min > 0
 

@@ -35,8 +35,8 @@ def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, 
     result = json.loads((out / "result.json").read_text(encoding="utf-8"))
     began = progress[0]["run"]
     assert all(began[name] == result[name] for name in ("config", "resolution", "versions", "machine"))
-    names = {part: engine["name"] for part, engine in result["implementations"].items()}
-    assert {part: engine["name"] for part, engine in began["implementations"].items()} == names
+    for part, ran in result["implementations"].items():
+        assert began["implementations"][part]["name"] == ran["name"]
     assert (out / "point_cloud" / "iteration_12" / "point_cloud.ply").is_file()
 
 
@@ -78,13 +78,13 @@ def test_a_full_disk_at_the_end_is_an_error(scene_folder, tmp_path, capsys, monk
     assert "No space left on device" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "expected"), data(__file__)["configurations"])
-def test_presets_and_public_scenes_have_their_own_and_explicit_options_win(words, expected, tmp_path):
+@pytest.mark.parametrize(("command", "expected"), data(__file__)["configurations"])
+def test_presets_and_public_scenes_have_their_own_and_explicit_options_win(command, expected, tmp_path):
     """A floor of PSNR is for the preset's own length, size and points."""
     for folder in ("360_v2/garden", "truck", "mine/shed"):
         (tmp_path / folder / "sparse").mkdir(parents=True)
     (tmp_path / "room" / "train").mkdir(parents=True)  # a folder of photos, not the scene of that name
-    config = configured(*words.replace("DATA", str(tmp_path)).split())
+    config = configured(*command.replace("DATA", str(tmp_path)).split())
     values = {**vars(config.densify), **vars(config), "scene": config.scene.replace(str(tmp_path), "DATA")}
     values["psnr_floor"] = config.psnr_floor is not None
     assert {name: values[name] for name in expected} == expected
@@ -127,10 +127,8 @@ def test_an_unreadable_scene_does_not_stop_the_others(scene_folder, tmp_path, ca
     out = tmp_path / "out"
     assert main(["--data", str(tmp_path / "data"), "--out", str(out), "--iterations", "3"]) == 3
     assert "cameras.bin is empty" in capsys.readouterr().err
-    status = {
-        name: json.loads((out / name / "result.json").read_text())["status"] for name in ("broken", "sound")
-    }
-    assert status == {"broken": "unreadable-scene", "sound": "ok"}
+    for name, status in (("broken", "unreadable-scene"), ("sound", "ok")):
+        assert json.loads((out / name / "result.json").read_text())["status"] == status
 
 
 def test_help_needs_no_torch():
@@ -153,10 +151,10 @@ def test_it_runs_from_a_staged_copy_with_the_kernels_only(scene_folder, tmp_path
     assert json.loads((tmp_path / "out" / "result.json").read_text())["status"] == "ok"
 
 
-@pytest.mark.parametrize("words", [["nope"], ["figurine", "--preset", "quick"]])
-def test_without_torch_numpy_and_pillow_the_trainer_says_so(words, tmp_path):
+@pytest.mark.parametrize("arguments", [["nope"], ["figurine", "--preset", "quick"]])
+def test_without_torch_numpy_and_pillow_the_trainer_says_so(arguments, tmp_path):
     # -S: without site-packages, as in a fresh venv
-    argv = [sys.executable, "-S", "-m", "smoke_trainer", *words, "--out", str(tmp_path)]
+    argv = [sys.executable, "-S", "-m", "smoke_trainer", *arguments, "--out", str(tmp_path)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert f"error[package-missing]: {sys.executable} lacks torch, numpy, Pillow\n" in done.stderr
@@ -164,20 +162,20 @@ def test_without_torch_numpy_and_pillow_the_trainer_says_so(words, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "cause"),
     [
         ("raise ImportError('libcudnn.so.9: cannot open shared object file')", "libcudnn.so.9"),
         ("raise OSError('libgomp.so.1: wrong ELF class')", "wrong ELF class"),
         ("import no_such_part_of_torch", "no_such_part_of_torch"),
     ],
 )
-def test_a_package_that_does_not_load_is_told_apart(line, words, tmp_path, monkeypatch):
+def test_a_package_that_does_not_load_is_told_apart(line, cause, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text(f"{line}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(PackageMissing, match=r"torch is installed for .* but cannot be loaded") as caught:
         require()
-    assert words in caught.value.message
+    assert cause in caught.value.message
 
 
 def test_a_closed_pipe_is_no_error():

@@ -61,9 +61,9 @@ def test_peaks_of_training_and_evaluation_are_kept_apart(cuda: Allocator):
         cuda.use(evaluation, evaluation + 1)
         cuda.use(1.0, 1.5)
         peaks.end("eval")
-    found = peaks.summary().cuda
-    assert found is not None
-    assert found.train == CudaPeak(3 * GIB, 4 * GIB) and found.eval == CudaPeak(5 * GIB, 6 * GIB)
+    peaked = peaks.summary().cuda
+    assert peaked is not None
+    assert peaked.train == CudaPeak(3 * GIB, 4 * GIB) and peaked.eval == CudaPeak(5 * GIB, 6 * GIB)
 
 
 def test_growth_is_what_the_model_does_not_explain(cuda: Allocator):

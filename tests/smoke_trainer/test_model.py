@@ -82,10 +82,16 @@ def test_sh_degree_rises_to_its_maximum_and_no_further():
 
 
 def test_every_group_has_its_own_rate_and_epsilon():
-    groups = {group["name"]: group for group in born().optimizer.param_groups}
-    rates = dict(zip(GROUPS, (1.6e-4, 2.5e-3, 1.25e-4, 0.025, 5e-3, 1e-3), strict=True))
-    assert {name: group["lr"] for name, group in groups.items()} == rates
-    assert all(group["eps"] == 1e-15 for group in groups.values())
+    groups = born().optimizer.param_groups
+    rates = {
+        "xyz": (1.6e-4, 1e-15),
+        "f_dc": (2.5e-3, 1e-15),
+        "f_rest": (1.25e-4, 1e-15),
+        "opacity": (0.025, 1e-15),
+        "scaling": (5e-3, 1e-15),
+        "rotation": (1e-3, 1e-15),
+    }
+    assert {group["name"]: (group["lr"], group["eps"]) for group in groups} == rates
 
 
 def test_positions_decay_log_linearly_with_the_extent():

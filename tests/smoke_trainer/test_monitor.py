@@ -123,7 +123,7 @@ PLAIN = "iteration 5 of 9, 2.5 it/s, loss 0.2500, PSNR 21.50 dB, 77 Gaussians, 0
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "text"),
     [
         ({}, PLAIN),
         ({"iterations": 5, "psnr": None, "loss": None}, "iteration 5 of 5, 2.5 it/s, 77 Gaussians"),
@@ -134,8 +134,8 @@ PLAIN = "iteration 5 of 9, 2.5 it/s, loss 0.2500, PSNR 21.50 dB, 77 Gaussians, 0
         ),
     ],
 )
-def test_progress_in_words(changes, said):
-    assert words(replace(STATE, **changes).as_json()) == said
+def test_progress_in_words(changes, text):
+    assert words(replace(STATE, **changes).as_json()) == text
 
 
 def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys, monkeypatch):

@@ -6,6 +6,7 @@ import sys
 import types
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from smoke_trainer.backends import engine_in_use
+from smoke_trainer.backends import Part, engine_in_use
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
@@ -258,6 +259,23 @@ def test_cuda_kernels_are_named_where_they_ran(
     assert engine_in_use(module, "torch-cuda") == "nvrtc"
     ran[kernel] = "torch: no driver"
     assert engine_in_use(module, "torch-cuda") == "torch-cuda"
+
+
+def test_what_ran_is_told_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib" / "made").mkdir(parents=True)
+    path = tmp_path / "lib" / "made" / "_C.cpython-311-x86_64-linux-gnu.so"
+    path.write_bytes(b"compiled")
+    module = types.ModuleType("made")
+    module._C = types.ModuleType("made._C")  # type: ignore[attr-defined]
+    module._C.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, "made._C", module._C)
+    part = Part("made", "1.0", "cuda", module._C)
+    ran = part.implementation()
+    assert (ran.module, ran.file, ran.sha256) == ("made._C", str(path), sha256(b"compiled").hexdigest())
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    assert part.implementation().file == f"made/{path.name}"
+    nothing = Part("made", "1.0", "cuda", object()).implementation()
+    assert (nothing.module, nothing.file, nothing.sha256) == (None, None, None)
 
 
 def test_without_them_nothing_is_renamed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,8 +110,8 @@ def test_previews_show_rendering_and_photo_side_by_side(finished):
 def test_a_resumed_run_is_bit_identical(strategy, short_run):
     uninterrupted = short_run(12, out="whole", strategy=strategy, background="random")
     first = short_run(12, out="first", strategy=strategy, background="random", checkpoint_every=5)
-    whole = train(uninterrupted)
-    assert whole.status == "ok"
+    uninterrupted_result = train(uninterrupted)
+    assert uninterrupted_result.status == "ok"
     checkpoint, kept = first.out / "checkpoint.pt", first.out / "kept.pt"
 
     def keep_that_of_5_and_stop(state):
@@ -130,7 +130,7 @@ def test_a_resumed_run_is_bit_identical(strategy, short_run):
     one, two = cloud(uninterrupted, 12), cloud(again, 12)
     for name in GROUPS:
         assert np.array_equal(one[name], two[name]), name
-    assert result.record.gaussians == whole.record.gaussians
+    assert result.record.gaussians == uninterrupted_result.record.gaussians
     assert [row["iteration"] for row in lines(again)] == list(range(6, 13))
 
 
@@ -211,7 +211,7 @@ def test_the_cause_is_in_what_was_raised_and_not_in_our_own_words(said, cause, s
 
     render_by(raises)
     error = train(short_run(3)).record.error
-    named = cause_of("\n".join(str(text) for text in asdict(error).values()))
+    named = cause_of("\n".join(map(str, asdict(error).values())))
     assert (named and named.name) == cause
 
 

@@ -28,6 +28,7 @@ from tests.archs import goal
 from tests.binaries.forge_elf import ElfForge
 from tests.binaries.forge_fatbin import PTX, SASS, entry, fatbin_of
 from tests.binaries.forge_pe import PeForge
+from tests.files import put
 from tests.plan.machines import INTERPRETER, changed, machine, rasterizer_source
 
 SYMBOL = "_ZN3c105ErrorC2ENS_14SourceLocationE"
@@ -43,19 +44,17 @@ def library(
     windows: bool = False,
 ) -> bytes:
     """A library with a fatbin: ``90 120`` machine code, ``90+PTX`` PTX; "" none; with several, ``90/120``."""
-    code_in, entries = b"", code.split()
+
+    def made(word: str) -> bytes:
+        kind, version = (PTX, (8, 7)) if word.endswith("+PTX") else (SASS, (1, 8))
+        return entry(kind, int(word.removesuffix("+PTX")), version=version)
+
+    boxes = b""
     for box in code.split("/"):
-        made = []
-        for word in box.split():
-            kind = PTX if word.endswith("+PTX") else SASS
-            made.append(
-                entry(kind, int(word.removesuffix("+PTX")), version=(8, 7) if kind == PTX else (1, 8))
-            )
-        code_in += fatbin_of(*made)
+        boxes += fatbin_of(*map(made, box.split()))
+    sections = [(".nv_fatb" if windows else ".nv_fatbin", boxes)] if code.split() else []
     if windows:
-        sections = [(".nv_fatb", code_in)] if entries else []
         return PeForge(sections=tuple(sections), imports=(("c10.dll", tuple(symbols)),)).build()
-    sections = [(".nv_fatbin", code_in)] if entries else []
     if padding:
         sections.append((".rodata", bytes(range(256)) * (padding // 256)))
     return ElfForge(sections=tuple(sections), needed=("libc10.so", *needed), imports=tuple(symbols)).build()
@@ -99,13 +98,13 @@ def write_wheel(
         members[f"{module}/__init__.py"] = re.sub(r"return .*", returned or r"\g<0>", text)
     if code != "none":
         windows = suffix.endswith(".pyd")
-        forged = compiled or library(code, symbols, padding, needed, windows=windows)
-        members[f"{module}/_C.{suffix}"] = forged
+        members[f"{module}/_C.{suffix}"] = compiled or library(
+            code, symbols, padding, needed, windows=windows
+        )
     members.update(more or {})
     members[f"{info}/METADATA"] = metadata + "".join(f"Requires-Dist: {text}\n" for text in requires)
-    members[f"{info}/WHEEL"] = (
-        f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {wheel[:-4].split('-', 2)[2]}\n"
-    )
+    tag = wheel[:-4].split("-", 2)[2]
+    members[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n"
     members[f"{info}/RECORD"] = "".join(f"{member},,\n" for member in (*members, f"{info}/RECORD"))
     with zipfile.ZipFile(folder / wheel, "w", method) as archive:
         for member, content in members.items():
@@ -117,23 +116,20 @@ def write_page(
     path: Path, links: Mapping[str, str], *, digests: str = "", yanked: Iterable[str] = ()
 ) -> None:
     """A page of links: text -> address relative to the page; with digests by this algorithm."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = []
     for text, address in links.items():
-        target = (path.parent / address).resolve()
-        fragment = ""
+        target, fragment = (path.parent / address).resolve(), ""
         if digests and target.is_file():
             fragment = f"#{digests}={hashlib.new(digests, target.read_bytes()).hexdigest()}"
         attribute = ' data-yanked=""' if text in yanked else ""
         rows.append(f'<a href="{quote(address)}{fragment}"{attribute}>{text}</a><br>')
-    path.write_text("<!DOCTYPE html><html><body>" + "\n".join(rows) + "</body></html>")
+    put(path.parent, {path.name: "<!DOCTYPE html><html><body>" + "\n".join(rows) + "</body></html>"})
 
 
 def torch_in(folder: Path, version: str = "2.8.0+cu128", symbols: Iterable[str] = (SYMBOL,)) -> Torch:
     """A torch whose libc10 exports these symbols."""
-    (folder / "lib").mkdir(parents=True, exist_ok=True)
-    (folder / "lib" / "libc10.so").write_bytes(ElfForge(exports=tuple(symbols), soname="libc10.so").build())
-    (folder / "lib" / "c10.dll").write_bytes(PeForge(exports=(WINDOWS_SYMBOL,)).build())
+    elf = ElfForge(exports=tuple(symbols), soname="libc10.so").build()
+    put(folder / "lib", {"libc10.so": elf, "c10.dll": PeForge(exports=(WINDOWS_SYMBOL,)).build()})
     digits = version.rpartition("+cu")[2]
     return Torch(version=version, cuda=f"{digits[:-1]}.{digits[-1]}", hip=None, folder=str(folder))
 
@@ -146,17 +142,16 @@ def context_of(
     libc: str = "glibc 2.36",
 ) -> Context:
     """A machine with this torch and Python."""
-    number = python.rstrip("t").replace(".", "")
-    abi = (
-        f"cpython-{number}{'t' * python.endswith('t')}-{platform.replace('linux-x86_64', 'x86_64-linux-gnu')}"
-    )
+    plain = python.rstrip("t")
+    number, place = plain.replace(".", ""), platform.replace("linux-x86_64", "x86_64-linux-gnu")
+    abi = f"cpython-{number}{python[len(plain) :]}-{place}"
     if platform == "win-amd64":
         abi = f"cp{number}-win_amd64"
-    interpreter = replace(INTERPRETER, version=f"{python.rstrip('t')}.4", abi_tag=abi, platform_tag=platform)
-    facts = machine(torch=torch, interpreter=interpreter)
+    interpreter = replace(INTERPRETER, version=f"{plain}.4", abi_tag=abi, platform_tag=platform)
     kind, _, version = libc.partition(" ")
     system = "windows" if platform.startswith("win") else "linux"
     glibc = version if kind == "glibc" and system == "linux" else None
+    facts = machine(torch=torch, interpreter=interpreter)
     facts = changed(facts, libc=Fact(libc, "test"), glibc=glibc, system=system)
     return make_context(facts, goal(*(targets or ("sm_120",))))
 

@@ -77,8 +77,6 @@ def _write_index(case: Mapping[str, Any], served: Path, server: Server) -> Wheel
         write_page(served / folder / "index.html", links, digests="sha256", yanked=yanked)
     for place in (served / "whl", *sorted(served.rglob("whl/**/"))):
         if not (place / "index.html").exists():
-            write_page(
-                place / "index.html",
-                {path.name: f"{path.name}/" for path in place.iterdir() if path.is_dir()},
-            )
+            below = {path.name: f"{path.name}/" for path in place.iterdir() if path.is_dir()}
+            write_page(place / "index.html", below)
     return WheelIndex("served", f"{server.address}/whl{address.replace('{folder}', str(case.get('folder')))}")

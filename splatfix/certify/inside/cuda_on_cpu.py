@@ -15,39 +15,78 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _device
 
 NAME = "rehearsal on the CPU"
 """What ``torch.cuda.get_device_name`` says."""
-MOVES = ("cuda", "pin_memory")
+_STAYS = {torch.Tensor.cuda, torch.Tensor.pin_memory}
 """Methods of a tensor that leave it where it is."""
+_IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 
 
 def here(value: Any) -> Any:
-    """The same device on the CPU: ``"cuda:0"``, ``torch.device("cuda")`` and an index are ``cpu``; anything else is as it was."""
+    """Return the same device on the CPU: ``"cuda:0"``, ``torch.device("cuda")`` and an index are ``cpu``; anything else is as it
+    was."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int) or (isinstance(value, str) and value.partition(":")[0] == "cuda"):
         return "cpu"
-    if getattr(value, "type", None) == "cuda" and type(value).__name__ == "device":
+    if isinstance(value, torch.device) and value.type == "cuda":
         return "cpu"
     return value
 
 
-def land(torch: Any, memory: Callable[[], int]) -> None:
-    """Replace what asks for a GPU, for the rest of this process; torch.cuda's figures of memory then say what it holds."""
-    mode = _mode(torch)
-    mode().__enter__()
+def type_here(kind: Any) -> Any:
+    """Return the name of a tensor's type on the CPU; anything else is as it was."""
+    if isinstance(kind, str):
+        return kind.replace("torch.cuda.", "torch.")
+    return kind
+
+
+class OnCpu(TorchFunctionMode):
+    """Changes the devices in every call of torch's functions and tensor methods."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function of torch as it would be called on the CPU."""
+        kwargs = kwargs or {}
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": here(kwargs["device"])}
+        if kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
+        if func in _STAYS:
+            return args[0]
+        if func is torch.Tensor.to and len(args) > 1 and not torch.is_tensor(args[1]):
+            args = (args[0], here(args[1]), *args[2:])
+        elif func is torch.Tensor.type:
+            args = tuple(map(type_here, args))
+        elif func is torch.as_tensor and len(args) > 2:
+            args = (*args[:2], here(args[2]))
+        elif func == _IS_CUDA:
+            # torch's own code asks to choose kernels, a trainer to see that it is on the GPU
+            asks = sys._getframe(1).f_globals.get("__name__", "")
+            return asks.partition(".")[0] != "torch" or func(*args)
+        return func(*args, **kwargs)
+
+
+def land(memory: Callable[[], int]) -> None:
+    """Replace what asks for a GPU, for the rest of this process; ``memory`` gives the bytes that torch.cuda then tells of."""
+    mode: Any = OnCpu()
+    mode.__enter__()
 
     def begin_with_it(begin: Any, thread: threading.Thread) -> None:
-        with mode():
+        with OnCpu():
             begin(thread)
 
     # a mode holds for one thread; loaders of images use several
     _replace(threading.Thread, "_bootstrap_inner", begin_with_it)
-    _devices(torch)
-    _cuda(torch, memory)
-    _half_precision(torch)
+    _replace_devices()
+    _replace_cuda(memory)
+    _replace_half_precision()
 
     def load_here(load: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(f, "cpu" if map_location is None else here(map_location), *args, **kwargs)
@@ -55,7 +94,7 @@ def land(torch: Any, memory: Callable[[], int]) -> None:
     _replace(torch, "load", load_here)
     # it would ask of these stand-ins what only a GPU can answer, as that of torch 2.13 does
     if hasattr(torch, "compile"):
-        torch.compile = lambda model=None, **_: (lambda function: function) if model is None else model
+        torch.compile = lambda model=None, **_: (lambda function: function) if model is None else model  # type: ignore[assignment]
 
 
 def _replace(owner: Any, name: str, call: Callable[..., Any]) -> None:
@@ -76,59 +115,15 @@ def declare_operators(extension: Any) -> bool:
     """
     if extension._has_ops():
         return False
-    torch = sys.modules["torch"]
-    library = torch.library.Library("torchvision", "FRAGMENT")
+    library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     extension.declared_by_splatfix = library  # a library that nobody holds is taken back
     return True
 
 
-def _mode(torch: Any) -> Any:
-    from torch.overrides import TorchFunctionMode
-
-    tensor = torch.Tensor
-    is_cuda = tensor.is_cuda.__get__
-
-    def moved(args: Any, kwargs: dict[str, Any]) -> Any:
-        head, rest = args[:1], args[1:]
-        if rest and not torch.is_tensor(rest[0]):
-            rest = (here(rest[0]), *rest[1:])
-        return tensor.to(*head, *rest, **kwargs)
-
-    def typed(args: Any, kwargs: dict[str, Any]) -> Any:
-        return tensor.type(*map(_type_here, args), **kwargs)
-
-    special: dict[Any, Callable[..., Any]] = {
-        tensor.to: moved,
-        tensor.type: typed,
-        **{getattr(tensor, name): lambda args, kwargs: args[0] for name in MOVES},
-    }
-
-    class OnCpu(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if kwargs:
-                if "device" in kwargs:
-                    kwargs = {**kwargs, "device": here(kwargs["device"])}
-                if kwargs.get("pin_memory"):
-                    kwargs = {**kwargs, "pin_memory": False}
-            answer = special.get(func)
-            if answer is not None:
-                return answer(args, kwargs or {})
-            if func == is_cuda:
-                # torch's own code asks to choose kernels, a trainer to see that it is on the GPU
-                asks = sys._getframe(1).f_globals.get("__name__", "")
-                return asks.partition(".")[0] != "torch" or func(*args)
-            if func is torch.as_tensor and len(args) > 2:
-                args = (*args[:2], here(args[2]))
-            return func(*args, **(kwargs or {}))
-
-    return OnCpu
-
-
-def _devices(torch: Any) -> None:
+def _replace_devices() -> None:
     """``with torch.device("cuda")``, ``torch.set_default_device("cuda")``, ``torch.cuda.FloatTensor`` and its like."""
-    from torch.utils import _device
 
     def begin_here(begin: Any, context: Any, device: Any) -> None:
         begin(context, torch.device(here(device)))
@@ -143,52 +138,41 @@ def _devices(torch: Any) -> None:
         def __instancecheck__(cls, value: Any) -> bool:
             return isinstance(value, generator)
 
-    torch.Generator = Generator("Generator", (), {})
+    torch.Generator = Generator("Generator", (), {})  # type: ignore[misc]
     for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
         if hasattr(torch, f"{name}Tensor"):
             setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
-    _replace(torch, "set_default_tensor_type", lambda choose, kind: choose(_type_here(kind)))
+    _replace(torch, "set_default_tensor_type", lambda choose, kind: choose(type_here(kind)))
 
 
-class _Event:
-    """An event of the CPU: recorded at once."""
+class _InOrder:
+    """What has nothing to wait for: a CPU has done everything before."""
+
+    cuda_stream = 0
+    device_index = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.at = 0.0
 
-    def record(self, *_: Any) -> None:
-        self.at = time.perf_counter()
-
     def wait(self, *_: Any) -> None:
         """Everything before it is done."""
 
-    synchronize = wait
+    synchronize = wait_stream = wait_event = wait
 
     def query(self) -> bool:
         return True
+
+
+class _Event(_InOrder):
+    def record(self, *_: Any) -> None:
+        self.at = time.perf_counter()
 
     def elapsed_time(self, other: _Event) -> float:
         """Milliseconds."""
         return 1000.0 * (other.at - self.at)
 
 
-class _Stream:
-    """A stream of the CPU: everything runs in order."""
-
-    cuda_stream = 0
-    device_index = 0
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def wait_stream(self, *_: Any) -> None:
-        """Everything before is done."""
-
-    synchronize = wait_event = wait_stream
-
-    def query(self) -> bool:
-        return True
-
+class _Stream(_InOrder):
     def is_capturing(self) -> bool:
         return False
 
@@ -204,17 +188,9 @@ class _Stream:
         pass
 
 
-class _Properties:
-    name, major, minor, multi_processor_count, is_integrated = NAME, 8, 0, 1, False
-    warp_size = 32
-
-    def __init__(self, total_memory: int) -> None:
-        self.total_memory = total_memory
-
-
-def _cuda(torch: Any, memory: Callable[[], int]) -> None:
+def _replace_cuda(memory: Callable[[], int]) -> None:
     """What ``torch.cuda`` answers. Of itself it says that it is there, because a trainer's path on a GPU is what is rehearsed."""
-    cuda = torch.cuda
+    cuda: Any = torch.cuda
     total = 8 << 30
     with contextlib.suppress(AttributeError, ValueError, OSError):  # not POSIX
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -238,7 +214,8 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
     cuda.is_initialized, cuda.is_bf16_supported = says(True), says(False)
     cuda.is_current_stream_capturing = says(False)
     cuda.get_device_name, cuda.get_device_capability = says(NAME), says((8, 0))
-    cuda.get_device_properties = says(_Properties(total))
+    properties = {"name": NAME, "major": 8, "minor": 0, "multi_processor_count": 1, "warp_size": 32}
+    cuda.get_device_properties = says(SimpleNamespace(**properties, is_integrated=False, total_memory=total))
     cuda.mem_get_info = lambda *_: (max(total - memory(), 0), total)
     cuda.memory_stats = lambda *_: {
         "allocated_bytes.all.current": memory(),
@@ -253,7 +230,7 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
     for name in ("range_push", "range_pop", "mark"):
         setattr(cuda.nvtx, name, says(0))
     cuda.nvtx.range = _Stream
-    accelerator = getattr(torch, "accelerator", None)
+    accelerator: Any = getattr(torch, "accelerator", None)
     if accelerator is not None:  # of torch 2.6 and newer; optimizers of 2.15 ask it for the stream
         accelerator.is_available, accelerator.device_count = says(True), says(1)
         accelerator.current_device_index = accelerator.current_device_idx = says(0)
@@ -262,7 +239,7 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
         accelerator.set_device_index = accelerator.set_device_idx = says(None)
 
 
-def _half_precision(torch: Any) -> None:
+def _replace_half_precision() -> None:
     """Autocast for ``cuda`` and scaling of gradients are off: the CPU has other half types, and float32 shows the calls."""
 
     def autocast_off(begin: Any, this: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
@@ -284,10 +261,3 @@ def _half_precision(torch: Any) -> None:
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 4):
         for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
             _replace(optimizer, "__init__", without_fused)  # fused kernels for the CPU came with torch 2.4
-
-
-def _type_here(kind: Any) -> Any:
-    """The name of a tensor's type on the CPU; anything else is as it was."""
-    if isinstance(kind, str):
-        return kind.replace("torch.cuda.", "torch.")
-    return kind

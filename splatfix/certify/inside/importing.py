@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from smoke_trainer.record import FailedImport
 
 if TYPE_CHECKING:
     from splatfix.certify.inside.observer import Record
@@ -24,9 +27,9 @@ class AfterImport(importlib.abc.MetaPathFinder):
     """Runs an action once on each module whose top-level name has one, after its own code ran and before its importer goes on."""
 
     def __init__(self, actions: dict[str, Action], record: Record) -> None:
-        self.actions = actions
-        self.record = record
+        self.actions, self.record = actions, record
         self._busy: set[str] = set()
+        """Names that are looked for: another finder may ask all of them again, as this one does."""
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
@@ -77,7 +80,7 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Every name of it is a class that cannot be used."""
-        self.record.state["placeholders"].append(module.__name__)
+        self.record.passed_over["placeholders"].append(module.__name__)
 
         def absent(name: str) -> Any:
             if name.startswith("__"):
@@ -91,63 +94,57 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class _Absent(type):
     """Of annotations, which are made at the import (``Shaped[Tensor, "n"] | None``), nothing is wanted but to be there."""
 
-    def __getitem__(cls, item: Any) -> Any:
-        return cls
-
     def __or__(cls, other: Any) -> Any:
         return cls
 
-    __ror__ = __or__
+    __ror__ = __getitem__ = __or__
 
     def __call__(cls, *_: Any, **__: Any) -> Any:
-        raise _missing(cls)
+        top, name = cls.__module__.partition(".")[0], f"{cls.__module__}.{cls.__name__}"
+        if cls._why:
+            raise ImportError(f"{cls._why} ({name} is used)", name=top)
+        raise ModuleNotFoundError(f"No module named {top!r} ({name} is used)", name=top)
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _missing(cls)
-
-
-def _missing(cls: Any) -> ImportError:
-    top = cls.__module__.partition(".")[0]
-    if cls._why:
-        return ImportError(f"{cls._why} ({cls.__module__}.{cls.__name__} is used)", name=top)
-    return ModuleNotFoundError(f"No module named {top!r} ({cls.__module__}.{cls.__name__} is used)", name=top)
+        return cls()
 
 
 def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
     """Write down every import that fails in a file of the checkout, whether or not the code goes on without it."""
-    root = os.path.join(os.path.abspath(configuration["checkout"]), "")
     original = builtins.__import__
     unloadable = Placeholders((), record)
     sys.meta_path.insert(0, unloadable)
 
     def failed(name: str, error: Exception) -> None:
-        said = f"{type(error).__name__}: {error}"[:500]
-        record.once("failed_imports", {"name": name, "place": place_in(root), "error": said})
+        text = f"{type(error).__name__}: {error}"[:500]
+        row = FailedImport(name, place_in(record.root), text)
+        if row not in record.failed_imports:
+            record.failed_imports.append(row)
 
     def watched(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> ModuleType:
         file = str((globals or {}).get("__file__") or "")
-        inside = file and os.path.abspath(file).startswith(root)
+        if not file or not os.path.abspath(file).startswith(record.root):
+            return original(name, globals, locals, fromlist, level)
         path = list(sys.path)
         try:
             module = original(name, globals, locals, fromlist, level)
         except Exception as error:
-            if inside:
-                failed(name, error)
+            failed(name, error)
             top = name.partition(".")[0]
-            lacking = inside and top in configuration["needed"] and _NO_LIBRARY.search(str(error))
-            if not lacking or top in unloadable.names:
+            library = top in configuration["needed"] and _NO_LIBRARY.search(str(error))
+            if not library or top in unloadable.names:
                 raise
-            unloadable.names[top] = f"{top} cannot be loaded: {lacking.group()}"
-            record.state["unloadable"].append({"words": unloadable.names[top]})
-            for known in [item for item in sys.modules if item.partition(".")[0] == top]:
-                del sys.modules[known]
+            unloadable.names[top] = f"{top} cannot be loaded: {library.group()}"
+            record.passed_over["unloadable"].append(unloadable.names[top])
+            for loaded in [item for item in sys.modules if item.partition(".")[0] == top]:
+                del sys.modules[loaded]
             sys.path[:] = path  # cv2 puts its own folder in front, and with it a package called utils
             module = original(name, globals, locals, fromlist, level)
-        for item in fromlist or () if inside else ():
+        for item in fromlist or ():
             whole = f"{module.__name__}.{item}"
             if item != "*" and not hasattr(module, item) and whole not in sys.modules:
                 text = f"cannot import name {item!r} from {module.__name__!r}"
@@ -167,3 +164,11 @@ def place_in(root: str) -> str:
     if frame is None:
         return ""
     return f"{os.path.relpath(frame.f_code.co_filename, root)}:{frame.f_lineno}"
+
+
+def file_of(path: Optional[str]) -> tuple[Optional[str], Optional[str]]:
+    """Return the name of a module's file and its SHA-256, as a record has them."""
+    if not path or not os.path.isfile(path):
+        return os.path.basename(path or "") or None, None
+    with open(path, "rb") as opened:
+        return os.path.basename(path), hashlib.sha256(opened.read()).hexdigest()

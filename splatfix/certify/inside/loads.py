@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from splatfix.certify.inside.importing import place_in
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 _SAID = "Weights only load failed"
 
 
-def collect_refused(torch: Any, record: Record, written: Sequence[str]) -> None:
+def collect_refused(record: Record, written: Sequence[str]) -> None:
     """Wrap ``torch.load``; ``written`` held nothing but files of the checkout, by the same names, when the run began."""
     load = torch.load
     roots = [os.path.join(os.path.realpath(folder), "") for folder in written]
@@ -35,18 +37,18 @@ def collect_refused(torch: Any, record: Record, written: Sequence[str]) -> None:
             if _SAID not in str(error) or explicit or not isinstance(f, (str, os.PathLike)):
                 raise
             path = os.path.realpath(f)
-            inside = [path.removeprefix(root) for root in roots if path.startswith(root)]
-            own = bool(inside) and not os.path.exists(os.path.join(record.root, inside[0]))
-            row = {"place": place_in(record.root), "file": os.path.basename(path), "gone_on": own}
-            record.once("refused_loads", row)
-            if not own:
+            inside = [path[len(root) :] for root in roots if path.startswith(root)]
+            if not inside or os.path.exists(os.path.join(record.root, inside[0])):
                 raise
+            row = {"place": place_in(record.root), "file": os.path.basename(path)}
+            if row not in record.passed_over["refused_loads"]:
+                record.passed_over["refused_loads"].append(row)
             return load(f, *args, weights_only=False, **kwargs)
 
     torch.load = collecting
 
 
-def go_without(torch: Any, missing: list[str]) -> None:
+def go_without(missing: list[str]) -> None:
     """Where a download fails, load nothing instead, and add the address to ``missing``.
 
     Trainers load VGG or AlexNet for LPIPS when they start; without a network these keep their random weights.
@@ -68,4 +70,4 @@ def go_without(torch: Any, missing: list[str]) -> None:
         return load(self, state_dict, *args, **kwargs)
 
     torch.hub.load_state_dict_from_url = download_or_not
-    torch.nn.Module.load_state_dict = load_or_not
+    torch.nn.Module.load_state_dict = load_or_not  # type: ignore[method-assign]

@@ -5,157 +5,143 @@ next picture. A picture that is drawn between a backward pass and the step after
 is the forward pass. What is left of an iteration in which the number of Gaussians changed is called densify, of others other.
 
 A GPU works on while Python goes ahead: there the clock is read after it has finished, in every tenth iteration and around
-evaluation only, and the other iterations count for their length alone.
+evaluation only, and the other iterations count for their length alone. Imports torch.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
+from dataclasses import replace
 from typing import Any, Optional
 
+import torch
+
+from smoke_trainer.memory import peak_rss, resident, under_wsl
+from smoke_trainer.record import CudaMemory, CudaPeak, HostPeaks, Memory, TrainingMachine
+
 EVERY_ON_GPU = 10
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-
-
-def _on_windows() -> bool:
-    """Also under WSL2, whose kernel names Microsoft."""
-    if sys.platform == "win32":
-        return True
-    try:
-        with open("/proc/version", encoding="utf-8") as file:
-            return "microsoft" in file.read().lower()
-    except OSError:
-        return False
-
-
-_SPILLS = _on_windows()
-"""Windows' driver moves memory to the host where others refuse."""
 
 
 class Phases:
-    """The clock of one process. ``state`` goes into its record."""
+    """The clock of one process, and what it held meanwhile."""
 
-    def __init__(self, torch: Any, on_gpu: bool) -> None:
-        self.torch, self.on_gpu = torch, on_gpu
-        self.state: dict[str, Any] = {
-            "load": None,
-            "timed": 0,
-            "seconds": {},
-            "evaluation": 0.0,
-            "memory": {},
-        }
+    def __init__(self, *, on_gpu: bool) -> None:
+        self.on_gpu = on_gpu
         self._started = self._last = time.perf_counter()
-        self._now: dict[str, float] = {}
-        self._phase = "other"
-        self._after_backward = False
-        self._passes = 0
+        self._load: Optional[float] = None
+        """Seconds up to the first picture."""
+        self._train: Optional[float] = None
+        """Seconds from there to the end of the last backward pass."""
+        self._evaluation = 0.0
+        self._spent: dict[str, float] = {}
+        """Seconds of this iteration, by phase."""
+        self._timed = 0
+        """Iterations in which phases were told apart."""
+        self._sums: dict[str, float] = {}
+        """Of their seconds, by phase."""
+        self._phase, self._after_backward, self._passes = "other", False, 0
+        self._held: dict[str, int] = {}
+        """Bytes in ``train`` and ``eval``: of the GPU where there is one, else of this process."""
         self._peak = 0
+        self._cuda = CudaMemory()
+        self._machine = TrainingMachine()
+        # Windows' driver moves memory to the host where others refuse
+        self._spills = sys.platform == "win32" or under_wsl()
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a record for time and memory; seconds of phases by the iterations that were timed."""
+        phases = {name: round(spent * self._passes / self._timed, 3) for name, spent in self._sums.items()}
+        if phases and self._evaluation:
+            phases["evaluation"] = round(self._evaluation, 3)
+        seconds = {"setup": self._load, "train": self._train, "eval": round(self._evaluation, 4)}
+        rss, cuda = peak_rss(), None
+        host = HostPeaks(train=rss)
+        if not self.on_gpu:
+            host = replace(host, eval=self._held.get("eval") or None)
+        elif self._held:
+            train = replace(self._cuda.train, allocated=self._held.get("train"))
+            cuda = replace(self._cuda, train=train, eval=CudaPeak(self._held.get("eval")))
+        memory = Memory(rss=rss, host=host, cuda=cuda)
+        return {"phases": phases, "seconds": seconds, "memory": memory, "machine": self._machine}
+
+    def enter(self, phase: str) -> None:
+        """A phase begins, and with it the one before ends."""
+        self._mark()
+        self._phase = phase
+        if phase == "optimizer":
+            self._after_backward = False
 
     def drawing(self) -> None:
         """A rasterizer is called."""
-        self._mark(self._phase)
-        if self._passes == 0 and self.state["load"] is None:
-            self.state["load"] = round(time.perf_counter() - self._started, 3)
-        self._phase = "forward"
-        if self._after_backward or not self.torch.is_grad_enabled():
-            self._phase = "evaluation"
+        evaluates = self._after_backward or not torch.is_grad_enabled()
+        self.enter("evaluation" if evaluates else "forward")
+        if self._passes == 0 and self._load is None:
+            self._load = round(self._last - self._started, 3)
 
     def drawn(self) -> None:
         """It has returned: what follows belongs to it, up to the next mark."""
         if self._phase == "evaluation":
-            self._mark("evaluation")
+            self._mark()
 
-    def backward(self) -> None:
-        """A backward pass begins."""
-        self._mark(self._phase)
-        self._phase = "backward"
-
-    def stepping(self) -> None:
-        """A step of an optimizer begins."""
-        self._mark(self._phase)
-        self._phase = "optimizer"
-        self._after_backward = False
-
-    def stepped(self) -> None:
-        """It has ended."""
-        self._mark("optimizer")
-        self._phase = "other"
-
-    def passed(self, grown: bool) -> dict[str, float]:
+    def passed(self, *, grown: bool) -> dict[str, float]:
         """End a backward pass, and with it an iteration; return milliseconds by phase, of ``iteration`` alone where not timed."""
+        self.enter("other")
         timed = self._is_timed()
-        self._mark("backward")
-        spent, self._now = self._now, {}
-        self._phase, self._after_backward = "other", True
+        spent, self._spent = self._spent, {}
+        self._after_backward = True
         self._passes += 1
-        self.state["train"] = round(self._last - self._started - (self.state["load"] or 0.0), 3)
+        self._train = round(self._last - self._started - (self._load or 0.0), 3)
         if grown and "other" in spent:
             spent["densify"] = spent.pop("other")
-        self.state["evaluation"] = round(self.state["evaluation"] + spent.get("evaluation", 0.0), 4)
+        self._evaluation += spent.get("evaluation", 0.0)
         if not timed:
             return {"iteration": round(1000 * sum(spent.values()), 3)}
         if self._passes > 1:  # the first has waited for the scene
-            self.state["timed"] += 1
-            sums = self.state["seconds"]
+            self._timed += 1
             for name, seconds in spent.items():
-                sums[name] = round(sums.get(name, 0.0) + seconds, 6)
+                self._sums[name] = self._sums.get(name, 0.0) + seconds
         return {name: round(1000 * seconds, 3) for name, seconds in spent.items()}
 
     def _is_timed(self) -> bool:
         return not self.on_gpu or self._passes % EVERY_ON_GPU == 0
 
-    def _mark(self, phase: str) -> None:
-        """What went by since the last mark belongs to that phase."""
-        if self.on_gpu and (self._is_timed() or phase == "evaluation"):
-            self.torch.cuda.synchronize()
-        self._hold(phase)
+    def _mark(self) -> None:
+        """What went by since the last mark belongs to the phase that ends, and what was held since: of the GPU the peak, to the
+        phase that raised it, of this process what it holds."""
+        part = "eval" if self._phase == "evaluation" else "train"
+        if not self.on_gpu:
+            self._hold(part, resident() or 0)
+        else:
+            if self._is_timed() or part == "eval":
+                torch.cuda.synchronize()
+            peak = int(torch.cuda.max_memory_allocated())
+            if peak > self._peak:
+                self._peak = self._held[part] = peak
+            elif part == "eval":
+                # lower than what training took before: how high is not known, only what is left of it
+                self._hold(part, int(torch.cuda.memory_allocated()))
+            if self._is_timed():
+                self._look_at_gpu()
         now = time.perf_counter()
-        self._now[phase] = self._now.get(phase, 0.0) + now - self._last
+        self._spent[self._phase] = self._spent.get(self._phase, 0.0) + now - self._last
         self._last = now
 
-    def _hold(self, phase: str) -> None:
-        """What was held up to now: of the GPU the peak, by the phase that raised it, of this process what it holds."""
-        memory = self.state["memory"]
-        name = "eval" if phase == "evaluation" else "train"
-        if not self.on_gpu:
-            held = _resident_now()
-            memory[name] = max(held, memory.get(name, 0))
-            return
-        cuda = self.torch.cuda
-        peak = int(cuda.max_memory_allocated())
-        if peak > self._peak:
-            self._peak = memory[name] = peak
-        elif name == "eval":
-            # lower than what training took before: how high is not known, only what is left of it
-            memory[name] = max(int(cuda.memory_allocated()), memory.get(name, 0))
-        if self._is_timed():
-            free, total = cuda.mem_get_info()
-            memory["total"] = int(total)
-            about = cuda.get_device_properties(cuda.current_device())
-            memory["integrated"] = bool(getattr(about, "is_integrated", False))
-            memory["used_share"] = max(1.0 - free / total, memory.get("used_share", 0.0))
-            memory["reserved"] = int(cuda.max_memory_reserved())
-            if _SPILLS:
-                spilled = int(cuda.memory_reserved()) - int(total - free)
-                memory["spill"] = max(0, spilled, memory.get("spill", 0))
+    def _hold(self, part: str, size: int) -> None:
+        self._held[part] = max(size, self._held.get(part, 0))
 
-
-def _resident_now() -> int:
-    """Bytes of this process in memory; 0 where the system does not tell."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * _PAGE
-
-
-def of_a_run(state: dict[str, Any], passes: int) -> Optional[dict[str, float]]:
-    """Seconds of each phase in so many iterations, from those that were timed; None where none was."""
-    timed = state.get("timed")
-    if not timed:
-        return None
-    seconds = {name: round(spent * passes / timed, 3) for name, spent in state["seconds"].items()}
-    if state["evaluation"]:
-        seconds["evaluation"] = round(state["evaluation"], 3)
-    return seconds
+    def _look_at_gpu(self) -> None:
+        """How full the GPU is, by all programs."""
+        free, total = torch.cuda.mem_get_info()
+        about: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+        integrated = bool(getattr(about, "is_integrated", False))
+        self._machine = TrainingMachine(gpu=str(about.name), gpu_memory=int(total), gpu_integrated=integrated)
+        spill = None
+        if self._spills:
+            # at least: what is reserved beyond all that the GPU has in use, by other programs too
+            spill = max(0, int(torch.cuda.memory_reserved()) - int(total - free), self._cuda.spill or 0)
+        self._cuda = CudaMemory(
+            train=CudaPeak(reserved=int(torch.cuda.max_memory_reserved())),
+            used_share=max(1.0 - free / total, self._cuda.used_share or 0.0),
+            spill=spill,
+        )

@@ -8,9 +8,8 @@ from splatfix.certify.environment import environment_of
 from splatfix.certify.levels import level_resolved
 from splatfix.certify.model import Certificate, Outcome, SceneRun, TestedStack, Verdict
 from splatfix.certify.run_levels import on
-from splatfix.certify.stacks.subject import StackSubject, Started
+from splatfix.certify.stacks.subject import StackSubject
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.step import Command
 from splatfix.core.words import counted
 from splatfix.model import Facts, Finding
 
@@ -22,7 +21,7 @@ def stack_certificate(
     subject: StackSubject,
     facts: Facts,
     measured: Measured,
-    started: Started,
+    stack: TestedStack,
     findings: Sequence[Finding],
     built: Rung | None,
 ) -> Certificate:
@@ -36,29 +35,18 @@ def stack_certificate(
             reasons.append(f"built: {rung.shown_by}")
     passed = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
     verdict = verdict_of(reasons, measured, passed=passed)
-    stack = TestedStack(
-        name=subject.name,
-        folder=str(subject.checkout),
-        remote=subject.remote,
-        commit=subject.commit,
-        command=Command((subject.python, str(subject.checkout / subject.script), *started.arguments)),
-        rehearsed=subject.rehearsed,
-        dropins=subject.dropin_names,
-        mends=(*subject.gaps.mends, *started.mends),
-        weights=started.weights,
-    )
     environment = environment_of(facts, measured.runs, subject.device)
-    environment["stack"] = ", ".join(filter(None, (subject.name, subject.remote, subject.commit)))
+    environment["stack"] = ", ".join(filter(None, (stack.name, stack.remote, stack.commit)))
     environment["training"] = stack.command.shell(windows=False)
-    if subject.dropin_names:
-        environment["drop-ins"] = ", ".join(subject.dropin_names)
+    if stack.dropins:
+        environment["drop-ins"] = ", ".join(stack.dropins)
     if subject.threads:
-        environment["threads"] = f"{subject.threads.count} ({subject.threads.reason})"
+        environment["threads"] = f"{subject.threads} ({subject.threads_because})"
     return Certificate(
         verdict=verdict,
         summary=_summary(verdict, subject, run),
         reasons=tuple(reasons),
-        suite=subject.scene.folder.name,
+        suite=subject.scene.name,
         renderer=", ".join(subject.extensions) or "its own",
         device=subject.device,
         proof=proof,

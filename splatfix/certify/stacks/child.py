@@ -9,23 +9,19 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from splatfix.certify.smoke import child_variables
 from splatfix.certify.stacks.subject import StackSubject
-from splatfix.certify.stacks.threads import VARIABLE
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder
-from splatfix.core.reading import read_blocks
 from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.knowledge.schedules import short_schedule, words_for
 
 _INSIDE = Path(__file__).parent.with_name("inside")
-STANDINS = frozenset({"torch_scatter"})
-"""Compiled packages beside the splatting extensions that a rehearsal can do without."""
+_NOT_CODE = shutil.ignore_patterns("__pycache__")
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
 """Files of a scene that no trainer writes to, by their endings."""
-_MOST_ENTRIES, _MOST_COPIED = 200_000, 16 << 30
-"""Of a scene, and bytes of its files that are no images: models, point clouds."""
 
 
 def stage_inside(
@@ -36,20 +32,18 @@ def stage_inside(
     What it observes goes to ``out``; only this run writes to the folders of ``written``. On a GPU nothing is passed over: no file
     that torch refuses to load, and no module that lacks a library.
     """
-    stage_observer(folder)
-    for name in subject.gaps.standins:
+    for name in subject.standins:
         shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
     settings = {
-        "out": str(out),
+        "out": str(out.resolve()),
         "checkout": str(subject.source),
         "cpu": subject.rehearsed,
         "extensions": subject.extensions,
-        "placeholders": subject.gaps.placeholders,
+        "placeholders": subject.placeholders,
         "needed": subject.needed if subject.rehearsed else (),
         "written": list(map(str, written)) if subject.rehearsed else (),
     }
-    configured = configure(out, settings)
-    variables = child_variables(folder)
+    variables = child_variables(folder) | stage_observer(folder, settings, subject.dropins)
     if subject.rehearsed and shutil.which("nvidia-smi") is None:
         # for trainers that choose the idlest GPU by its output, as Scaffold-GS does
         program = make_folder(folder / "bin") / "nvidia-smi"
@@ -57,37 +51,34 @@ def stage_inside(
         program.chmod(0o755)
         variables["PATH"] = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
     if subject.threads:
-        variables[VARIABLE] = str(subject.threads.count)
-    # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
-    search_path = [str(folder), str(subject.dropins or ""), os.environ.get("PYTHONPATH", "")]
-    return {
-        **variables,
-        "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
-        **configured,
-        "WANDB_MODE": "disabled",
-    }
+        variables["OMP_NUM_THREADS"] = str(subject.threads)
+    return {**variables, "WANDB_MODE": "disabled"}
 
 
-def stage_observer(folder: Path) -> None:
-    """Put the observer into a folder: Python loads it from there before any other code."""
+def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | None = None) -> dict[str, str]:
+    """Put the observer into a folder; return the variables with which Python loads it before any other code, and drop-ins before
+    what is installed.
+
+    Args:
+        settings: what it is to do; ``out`` is the folder that it writes to.
+    """
     package = folder / "splatfix" / "certify"
-    if package.exists():
-        return
-    shutil.copytree(_INSIDE, package / "inside", ignore=shutil.ignore_patterns("__pycache__"))
-    for parent in (package, package.parent):
-        (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
-    shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
-    trainer = make_folder(folder / "smoke_trainer")  # of which the observer needs two files
-    for name in ("__init__.py", "record.py", "updates.py"):
-        shutil.copyfile(SMOKE_TRAINER / name, trainer / name)
-
-
-def configure(out: Path, settings: Mapping[str, object]) -> dict[str, str]:
-    """Write what the observer is to do, and return the variable that leads it there."""
-    configuration = out.resolve() / "inside.json"
+    if not package.exists():
+        shutil.copytree(_INSIDE, package / "inside", ignore=_NOT_CODE)
+        for parent in (package, package.parent):
+            (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
+        shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+        # of which the observer needs the record, and how memory and updates are measured
+        shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
+    configuration = Path(settings["out"], "inside.json")
     complete = {"placeholders": (), "needed": (), "written": (), **settings}
     configuration.write_text(json.dumps(complete), encoding="utf-8")
-    return {"SPLATFIX_INSIDE": str(configuration)}
+    # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
+    search_path = [str(folder), str(dropins or ""), os.environ.get("PYTHONPATH", "")]
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
+        "SPLATFIX_INSIDE": str(configuration),
+    }
 
 
 def copy_scene(scene: Path, destination: Path) -> Path:
@@ -98,22 +89,12 @@ def copy_scene(scene: Path, destination: Path) -> Path:
     Raises:
         SplatfixError: ``scene-not-copied`` (exit code 3).
     """
-    entries, room = 0, _MOST_COPIED
-
-    def fail(reason: object) -> SplatfixError:
-        """Make the error; no OSError, which copytree only notes down, to go on."""
-        return SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason)
 
     def left_out(parent: str, names: list[str]) -> list[str]:
-        nonlocal entries
-        entries += len(names)
-        if entries > _MOST_ENTRIES:
-            raise fail(f"it has more than {_MOST_ENTRIES:,} files, those behind links counted")
-        here = Path(parent)
-        within = here.relative_to(scene)
+        within = Path(parent).relative_to(scene)
         # each folder that was gone through on the way here: what leads back into it has no end
         way = [(scene / above).resolve() for above in (within, *within.parents)]
-        real = {name: Path(os.path.realpath(here / name)) for name in names}
+        real = {name: Path(parent, name).resolve() for name in names}
         return [
             name
             for name, path in real.items()
@@ -121,22 +102,19 @@ def copy_scene(scene: Path, destination: Path) -> Path:
         ]
 
     def copy(source: str, target: str) -> None:
-        nonlocal room
         if Path(source).suffix.lower() in _LINKED:
             with suppress(OSError):  # no links here
                 Path(target).symlink_to(Path(source).resolve())
                 return
-        try:
-            with Path(target).open("wb") as file:
-                for block in read_blocks(source, room):
-                    room -= file.write(block)
-        except OSError as error:
-            raise fail(error) from error
+        shutil.copyfile(source, target)
 
     try:
         return Path(shutil.copytree(scene, destination, ignore=left_out, copy_function=copy))
     except (OSError, RecursionError) as error:
-        raise fail(error) from error
+        reason: object = error
+        if isinstance(error, shutil.Error):  # which has a row of each file
+            reason = error.args[0][0][-1]
+        raise SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason) from error
 
 
 def training_arguments(
@@ -148,10 +126,10 @@ def training_arguments(
     for name, setting in short_schedule().items():
         if name in options:
             arguments += [options[name], *setting.words(subject.iterations)]
-    if subject.scene.resolution is not None and "resolution" in options:
-        arguments += ["--resolution", str(subject.scene.resolution)]
-    if subject.scene.images and "images" in options:
-        arguments += ["--images", subject.scene.images]
+    if subject.resolution is not None and "resolution" in options:
+        arguments += ["--resolution", str(subject.resolution)]
+    if subject.images and "images" in options:
+        arguments += ["--images", subject.images]
     if "port" in options:
         # one that nobody listens on now: Inria's family opens it for a viewer
         with socket.socket() as opened:

@@ -1,16 +1,18 @@
 """Measures a trainer's renderings against their ground truth, and looks into its point clouds; runs in the target environment.
 
-``python compare_renders.py ASKED.json ANSWER.json``: staged beside the smoke trainer, whose metrics it uses.
+``python compare_renders.py MODEL ITERATIONS REPORT ANSWER.json``: staged beside the smoke trainer, whose metrics it uses. The
+answer has the names of a training's record.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -23,8 +25,6 @@ from splatfix.kernels.ssim import fused_ssim
 
 MOST_PREVIEWS = 4
 _LONGEST_HEADER = 1 << 20
-_AT_ONCE = 1 << 24
-"""Numbers of a point cloud that are in memory together; some have gigabytes."""
 
 
 def image(path: Path) -> torch.Tensor:
@@ -33,8 +33,11 @@ def image(path: Path) -> torch.Tensor:
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
-def compare(renders: Path, gt: Path, previews: Optional[Path]) -> dict[str, Any]:
-    """Mean quality of the images in ``renders`` against those of the same names in ``gt``, and the digests of the latter."""
+def compare(
+    renders: Path, gt: Path, previews: Optional[Path]
+) -> Tuple[Dict[str, Any], List[str], Optional[List[int]]]:
+    """Return the mean quality of the images in ``renders`` against those of the same names in ``gt``, and digests and size of the
+    latter."""
     mean = QualityMean(lambda one, two: fused_ssim(one, two, "same", False))
     digests: list[str] = []
     size = None
@@ -45,8 +48,7 @@ def compare(renders: Path, gt: Path, previews: Optional[Path]) -> dict[str, Any]
         size = [truth.shape[2], truth.shape[1]]
         if previews is not None and number < MOST_PREVIEWS:
             write_preview(previews / path.name, rendered, truth)
-    quality = replace(mean.result(), lpips_note="not measured")
-    return {**asdict(quality), "digests": digests, "size": size}
+    return asdict(replace(mean.result(), lpips_note="not measured")), digests, size
 
 
 def point_cloud(path: Path) -> dict[str, Any]:
@@ -62,26 +64,58 @@ def point_cloud(path: Path) -> dict[str, Any]:
         numbers = (path.stat().st_size - start) // 4
         contents["whole"] = numbers == count * len(kinds)
         contents["non_finite"] = 0
-        for first in range(0, numbers, _AT_ONCE):
-            values = np.fromfile(path, "<f4", min(_AT_ONCE, numbers - first), offset=start + 4 * first)
-            contents["non_finite"] += int((~np.isfinite(values)).sum())
+        if numbers:
+            # not read into memory: some have gigabytes
+            values = np.memmap(path, "<f4", "r", start, (numbers,))
+            contents["non_finite"] = numbers - int(np.count_nonzero(np.isfinite(values)))
     return contents
 
 
-def main(questions_file: Path, answer: Path) -> None:
-    """Answer every question in ``asked``; one that fails is answered by its error."""
-    questions, answers = json.loads(questions_file.read_text(encoding="utf-8")), {}
-    for name, asked in {**questions["images"], **questions["clouds"]}.items():
-        try:
-            if name in questions["clouds"]:
-                answers[name] = point_cloud(Path(asked))
-            else:
-                previews = Path(asked["previews"]) if asked.get("previews") else None
-                answers[name] = compare(Path(asked["renders"]), Path(asked["gt"]), previews)
-        except Exception as error:
-            answers[name] = {"error": f"{type(error).__name__}: {error}"}
-    answer.write_text(json.dumps(answers), encoding="utf-8")
+def rendered_pair(model: Path, views: str, iteration: int) -> Optional[Tuple[Path, Path]]:
+    """Return the folders of renderings and ground truth of an iteration: ``test/ours_7000/renders`` and ``gt`` in Inria's family,
+    ``test_preds_1`` and ``gt_1`` in Mip-Splatting's."""
+    for folder in sorted(model.glob(f"{views}/*_{iteration}")):
+        images = {
+            path: {image.name for image in path.glob("*.png")}
+            for path in sorted(folder.iterdir())
+            if path.is_dir()
+        }
+        gt = next((path for path in images if images[path] and path.name.startswith("gt")), None)
+        for path, names in images.items():
+            if gt and names == images[gt] and ("render" in path.name or "pred" in path.name):
+                return path, gt
+    return None
+
+
+def main(model: Path, last: int, report: Path) -> Dict[str, Any]:
+    """Compare the renderings after the first and the last iteration, and look into the point clouds; what cannot be read is left
+    out, and of a point cloud has its error."""
+    answer: Dict[str, Any] = {"saves": {}}
+    # images as they were rendered have no names: the digests of their pixels tell them apart
+    split: Dict[str, List[str]] = {"train": []}
+    for name, views, iteration in (
+        ("initial_heldout", "test", 1),
+        ("training_views", "train", last),
+        ("heldout", "test", last),
+    ):
+        pair = rendered_pair(model, views, iteration)
+        if pair is None:
+            continue
+        previews = report / "renders" / "heldout" if name == "heldout" else None
+        with contextlib.suppress(Exception):
+            answer[name], split[views], size = compare(*pair, previews)
+            if name == "heldout":
+                answer.update(split=split, resolution=size)
+    for iteration in (1, last):
+        path = min(model.glob(f"point_cloud/iteration_{iteration}/*.ply"), default=None)
+        if path is not None:
+            try:
+                answer["saves"][str(iteration)] = point_cloud(path)
+            except Exception as error:
+                answer["saves"][str(iteration)] = {"error": f"{type(error).__name__}: {error}"}
+    return answer
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    compared = main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    Path(sys.argv[4]).write_text(json.dumps(compared), encoding="utf-8")

@@ -1,6 +1,7 @@
-"""What a stack's own trainer needs before it runs: what to mend, what to leave out, which extensions count, which scene."""
+"""What a stack's own trainer needs before it runs: its script, its extensions, what to mend and to leave out, scene, threads."""
 
-from collections.abc import Collection
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -8,16 +9,18 @@ from msgspec.structs import replace
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.scenes import export_sample, find_samples
-from splatfix.certify.stacks.child import STANDINS
-from splatfix.certify.stacks.run import PICKLES
-from splatfix.certify.stacks.subject import ChosenScene, Gaps
+from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
 from splatfix.checks import run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
-from splatfix.knowledge.breakages import breakage, breakages
-from splatfix.knowledge.schedules import least_iterations
-from splatfix.model import Checkout, Fact, Status
+from splatfix.core.errors import SplatfixError
+from splatfix.core.step import run, value_options
+from splatfix.core.words import counted
+from splatfix.facts.checkout import as_reached, find_trainers
+from splatfix.knowledge.breakages import breakages
+from splatfix.knowledge.dropins import has_reference
+from splatfix.model import Checkout, Fact, Facts, Status
 
 ITERATIONS, GPU_ITERATIONS = 120, 1000
 """Without a GPU: the prototype's, after which each of six trainers had a loss below half of its first."""
@@ -25,10 +28,52 @@ SAMPLE = "fruit"
 """The bundled scene that is used without another: COLMAP's layout, a pinhole camera, 24 small views."""
 RESOLUTION = 128
 """Pixels of width of a rehearsal on a scene of the user's."""
+STANDINS = frozenset({"torch_scatter"})
+"""Compiled packages beside the splatting extensions that a rehearsal can do without."""
+THREADS = "OMP_NUM_THREADS"
+MOST_THREADS = 8
+"""A rehearsal's tensors, of some thousand Gaussians at 128 px, keep no more busy."""
+CORES_A_THREAD = 2
+"""Of so many idle cores one thread: two threads on two cores that others use too took 5 to 25 times as long as one, and on idle
+ones 0.8 of its time (torch 2.13, measured). OpenMP threads that wait for one another lose their time slices to other programs."""
+_MOST_LISTED = 8
+
+
+def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> str:
+    """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options.
+
+    Raises:
+        SplatfixError: ``no-such-script``, ``which-script``, ``no-trainer`` (exit code 2).
+    """
+    root, folder = Path(checkout.folder), request.checkout
+    if request.script and (root / request.script).is_file():
+        return Path(request.script).as_posix()
+    trainers = find_trainers(root)
+    options = {"--scene": request.scene, "--python": request.python, "--face": request.face or None}
+    words = ("splatfix", "certify", "--repo", str(folder), *typed, *value_options(options))
+    todo = tuple(run(*words, "--script", name) for name in trainers[:_MOST_LISTED])
+    if request.script:
+        raise SplatfixError.of("certify.no-such-script", checkout=folder, script=request.script, todo=todo)
+    if len(trainers) > 1:
+        raise SplatfixError.of("certify.which-script", checkout=folder, todo=todo)
+    if trainers:
+        return trainers[0]
+    own = next((item.source for item in checkout.sources if item.path == "."), checkout.package)
+    if own is None:
+        raise SplatfixError.of("certify.no-trainer", folder=str(folder))
+    if has_reference(own.label):
+        raise SplatfixError.of("certify.extension-with-reference", folder=folder, label=own.label)
+    raise SplatfixError.of("certify.extension-alone", folder=folder, label=own.label)
+
+
+def scripts_of(checkout: Checkout, script: str) -> tuple[str, ...]:
+    """Return those that are run: the trainer, and ``render.py`` and ``metrics.py`` where the checkout has them."""
+    beside = [name for name in (RENDER, METRICS) if Path(checkout.folder, name).is_file()]
+    return tuple(dict.fromkeys((script, *beside)))
 
 
 def recognised_stack(checkout: Checkout) -> tuple[str, str]:
-    """Key and name of the stack that a checkout is or was made from; "" and its folder's name where it is none."""
+    """Return key and name of the stack that a checkout is or was made from; "" and its folder's name where it is none."""
     recognition = recognise(checkout)
     folder = Path(checkout.folder).name
     if recognition is None:
@@ -38,85 +83,98 @@ def recognised_stack(checkout: Checkout) -> tuple[str, str]:
     return recognition.stack.key, f"{folder} ({recognition.words})"
 
 
-def length_of(request: RehearseRequest, key: str, *, rehearsed: bool) -> int:
-    """Iterations: as many as were asked for, else enough for the stack's own schedule."""
-    usual = ITERATIONS if rehearsed else GPU_ITERATIONS
-    return request.iterations or max(usual, least_iterations(key))
+def called_extensions(subject: StackSubject) -> tuple[str, ...]:
+    """Return the top-level modules of the extensions that the trainer calls.
 
-
-def called_extensions(checkout: Checkout, served: Collection[str]) -> tuple[str, ...]:
-    """Return the top-level modules of the extensions that the checkout calls. ``served`` a drop-in replaces, or must be built.
-
-    Not those that it asks for in a ``try`` and does not bring, as FastGS does with Inria's rasterizer for an optimizer.
+    Not those that it asks for in a ``try`` and does not bring, as FastGS does with Inria's rasterizer for an optimizer; nor
+    rasterizers that only other scripts call.
     """
-    brought = {_top(name) for name in (*served, *checkout.imports)}
+    checkout, replacement = subject.checkout, subject.replacement
+    # a drop-in replaces it, or it must be built
+    brought = {_top(item.module) for item in replacement.dropins} | {
+        _top(item.module) for item in replacement.native
+    }
+    brought |= {_top(name) for name in checkout.imports}
     guarded = {_top(item.module) for item in checkout.guarded}
     called = [call.module for call in checkout.calls]
     called += [call.module for call in checkout.extension_calls]
     modules = dict.fromkeys(_top(name) for name in (*called, *checkout.imports, *sorted(guarded & brought)))
-    return tuple(name for name in modules if name in brought or name not in guarded)
+    reach = as_reached(checkout, (subject.script,), ())[1]
+    drawn_with = {call.module for call in checkout.calls if reach.has(call.file, call.function)}
+    of_others = {call.module for call in checkout.calls} - drawn_with
+    return tuple(
+        name for name in modules if (name in brought or name not in guarded) and name not in of_others
+    )
 
 
 def _top(module: str) -> str:
     return module.partition(".")[0]
 
 
-def find_gaps(context: Context, checkout: Checkout, *, rehearsed: bool) -> Gaps:
-    """What a diagnosis finds wrong with the checkout's own Python code, and which modules it imports at once and lacks."""
-    codes = {record.check.code for record in breakages() if record.check and record.uses}
-    missing = missing_modules(
-        context.facts,
-        (item for item in checkout.needs if not item.beside),
-        declared=checkout.pins,
-        brought=brought_by(item.source for item in checkout.sources),
-    )
+def with_needs(subject: StackSubject, context: Context) -> StackSubject:
+    """Return the subject with the extensions that it calls, what a diagnosis finds wrong with the checkout's own Python code, and
+    what that imports at once and the environment lacks."""
+    checkout = subject.checkout
+    needs = [item for item in checkout.needs if not item.beside]
+    brought = brought_by(item.source for item in checkout.sources)
+    missing = missing_modules(context.facts, needs, declared=checkout.pins, brought=brought)
     names = [item.name for item in missing.places if "." not in item.name]
-    standins = tuple(name for name in names if rehearsed and name in STANDINS)
-    placeholders = tuple(name for name in names if name not in standins)
+    standins = tuple(name for name in names if subject.rehearsed and name in STANDINS)
     # what a stand-in takes the place of is not missing on a CPU
-    needs = tuple(item for item in checkout.needs if item.name not in standins)
-    facts = replace(context.facts, checkout=Fact(replace(checkout, needs=needs), "files of the checkout"))
-    mends = []
-    for item in run_checks(replace(context, facts=facts), select(("imports-missing", *sorted(codes)))):
-        # of scripts that one can do without, of an extension's own sources, which a drop-in stands in for, or of loading
-        # checkpoints, to which a training from the beginning does not come
-        subject = item.subject or ""
-        beside = item.code == PICKLES or subject == "beside" or "submodules/" in subject
-        if item.status in (Status.FAIL, Status.WARN) and not beside:
+    lacking = replace(checkout, needs=tuple(item for item in checkout.needs if item.name not in standins))
+    facts = replace(context.facts, checkout=Fact(lacking, "files of the checkout"))
+    codes = {record.check.code for record in breakages() if record.check and record.uses}
+    mends, resumes = [], []
+    for item in run_checks(
+        replace(context, facts=facts), select(("imports-missing", PICKLES, *sorted(codes)))
+    ):
+        if item.status not in (Status.FAIL, Status.WARN):
+            continue
+        if item.code == PICKLES:  # to which a training from the beginning does not come
+            resumes += [evidence.name for evidence in item.evidence if ":" in evidence.name]
+        # nor does it matter in scripts that one can do without, or in sources that a drop-in stands in for
+        elif item.subject != "beside" and "submodules/" not in (item.subject or ""):
             mends.append(Mend(item.code, item.summary, item.remedy))
-    return Gaps(tuple(mends), placeholders, standins)
+    return replace(
+        subject,
+        extensions=called_extensions(subject),
+        mends=tuple(mends),
+        placeholders=tuple(name for name in names if name not in standins),
+        standins=standins,
+        needed=tuple(item.name for item in needs),
+        resumes=tuple(resumes),
+    )
 
 
-def checkpoint_loads(context: Context) -> tuple[str, ...]:
-    """Places of the trainer that load checkpoints in a way that torch may refuse."""
-    places = []
-    for item in run_checks(context, select((PICKLES,))):
-        if item.status is Status.WARN:
-            places += [evidence.name for evidence in item.evidence if ":" in evidence.name]
-    return tuple(places)
-
-
-def known_edits(checkout: Checkout, mends: tuple[Mend, ...]) -> dict[str, tuple[str, ...]]:
-    """By file of the checkout: the known breakages whose edits mend what was found in it."""
-    codes = {item.code for item in mends}
-    files: dict[str, dict[str, None]] = {}
-    for match in checkout.python_matches:
-        record = breakage(match.breakage)
-        if record.check and record.check.code in codes and record.edits:
-            files.setdefault(match.file, {})[match.breakage] = None
-    return {file: tuple(keys) for file, keys in files.items()}
-
-
-def choose_scene(request: RehearseRequest, folder: Path, *, rehearsed: bool) -> ChosenScene:
-    """The user's scene, or a bundled one exported into ``folder``."""
+def with_scene(subject: StackSubject, folder: Path) -> StackSubject:
+    """Return the subject with the user's scene, or with a bundled one that is exported into ``folder``."""
+    request = subject.request
     if request.scene is None:
         (sample,) = find_samples((SAMPLE,))
-        return ChosenScene(export_sample(sample, folder / "scenes"), resolution=request.resolution or 1)
-    scene = request.scene.absolute()
-    images = ""
+        scene = export_sample(sample, folder / "scenes")
+        return replace(subject, scene=scene, resolution=request.resolution or 1)
+    scene, images, resolution = request.scene.absolute(), "", request.resolution
     if not (scene / "images").is_dir():
         images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")
-    resolution = request.resolution
-    if rehearsed:
+    if subject.rehearsed:
         resolution = resolution or RESOLUTION
-    return ChosenScene(scene, images, resolution)
+    return replace(subject, scene=scene, images=images, resolution=resolution)
+
+
+def threads_for(
+    facts: Facts, variables: Mapping[str, str] = os.environ, load: float | None = None
+) -> tuple[int, str]:
+    """Return how many threads a rehearsal gets, and why: as OMP_NUM_THREADS says; else by the cores that nobody used in the last
+    minute."""
+    # nested parallelism is given as a list, of which the first is the outer one
+    count = variables.get(THREADS, "").partition(",")[0].strip()
+    if count.isascii() and count.isdigit() and int(count):
+        return int(count), THREADS
+    cores = facts.machine.resources.cores or os.cpu_count() or 1
+    if load is None:
+        load = 0.0
+        if hasattr(os, "getloadavg"):  # not on Windows
+            load = os.getloadavg()[0]
+    idle = max(0.0, cores - load)
+    threads = max(1, min(MOST_THREADS, int(idle / CORES_A_THREAD)))
+    return threads, f"{counted(cores, 'core')}, {idle:.1f} of them idle at the start"

@@ -7,11 +7,11 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
+from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import StackRun, Training
@@ -19,34 +19,36 @@ from splatfix.certify.criteria.stack import METRICS as OF_METRICS
 from splatfix.certify.criteria.stack import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
-from splatfix.certify.model import Certificate, Mend, SceneRun
-from splatfix.certify.phase_costs import SERIES, growth_of
+from splatfix.certify.model import Certificate, Mend, SceneRun, TestedStack
+from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import child_variables, stage
 from splatfix.certify.smoke_training import record_of
 from splatfix.certify.stacks.certificate import stack_certificate
 from splatfix.certify.stacks.child import copy_scene, stage_inside, training_arguments
-from splatfix.certify.stacks.observed import read_observed, result_of
 from splatfix.certify.stacks.progress import following
 from splatfix.certify.stacks.scene_layout import scene_problems
-from splatfix.certify.stacks.subject import METRICS, RENDER, StackSubject, Started
+from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
+from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
+from splatfix.core.limits import MOST_TEXT
 from splatfix.core.proof import Rung
+from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
-from splatfix.core.step import say
+from splatfix.core.step import Command, say
 from splatfix.core.words import few
 from splatfix.facts.checkout import read_arguments
 from splatfix.model import Facts, Finding
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 
-PICKLES = "torch-load-pickles"
-"""Of the finding of a file of pickled objects that torch refuses."""
 TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
 _COMPARING_TIMEOUT = 600.0
 _KEPT = {SERIES: SERIES, "inside.txt": "observer.log"}
 """What the observer writes, and what it is called in the report."""
+_NAMES = {RENDER: RENDERING, METRICS: OF_METRICS}
+"""Of the scripts after the training, in criteria and errors."""
 
 
 class StackTrainer:
@@ -54,17 +56,22 @@ class StackTrainer:
 
     def __init__(self, subject: StackSubject, facts: Facts, runner: Runner, folder: Path) -> None:
         self._subject, self._facts, self._runner, self._folder = subject, facts, runner, folder
-        own = [folder, subject.out, subject.checkout, subject.source]
+        own = [folder, subject.out, subject.folder, subject.source]
         if subject.dropins is not None:
             own.append(subject.dropins)
         self._loaded = LoadedFiles(facts, folder / "loaded", own)
-        self._scene = subject.scene.folder.name
+        self._scene = subject.scene.name
         self._report = subject.out / self._scene
         self._model = folder / "model"
         self._arguments: list[str] = []
-        self._started = Started()
-        self._script_errors: dict[str, Any] = {}
-        """The exceptions that ended render.py or metrics.py, as the observer describes them."""
+        self._shown: list[str] = []
+        """The arguments, without the temporary folder."""
+        self._weights: dict[str, None] = {}
+        self._mends: dict[Mend, None] = {}
+        self._scripts: dict[str, Completed] = {}
+        """How render.py and metrics.py ended, by their names in criteria."""
+        self._script_errors: dict[str, TrainerError] = {}
+        """The exceptions that ended them, as the observer describes them."""
         self._observed: Path | None = None
         """Where train.py's observer writes."""
 
@@ -77,41 +84,32 @@ class StackTrainer:
         subject = self._subject
         options = read_arguments(subject.source, subject.script)
         if "iterations" not in options and not subject.request.train_arguments:
-            script = subject.checkout / subject.script
-            raise SplatfixError.of("certify.no-length", script=script, checkout=subject.checkout)
-        # a trainer may write into its scene, as Inria's does with points3D.ply
-        copy = copy_scene(subject.scene.folder, self._folder / self._scene)
+            script = subject.folder / subject.script
+            raise SplatfixError.of("certify.no-length", script=script, checkout=subject.folder)
+        copy = copy_scene(subject.scene, self._folder / self._scene)
         self._arguments = training_arguments(subject, options, copy, self._model)
         names = {str(copy): "SCENE", str(self._model): "MODEL"}
-        self._started = Started(tuple(names.get(word, word) for word in self._arguments))
+        self._shown = [names.get(word, word) for word in self._arguments]
         make_room(subject.out, subject.scenes)
         make_folder(self._report)
 
     def train(self, scene: str, tell: Tell, *, first: bool) -> SceneRun:
-        """Train, render, measure."""
+        """Train, render, measure, and judge."""
         began = time.monotonic()
         subject = self._subject
-        problems = scene_problems(subject.source, subject.scene.folder, subject.scene.images)
+        problems = scene_problems(subject.source, subject.scene, subject.images)
         done, observed = self._run_script(subject.script, self._arguments, "trainer.log", tell)
-        scripts: dict[str, Completed] = {}
         if done.ok and (subject.source / RENDER).is_file():
-            scripts[RENDERING] = self._render(tell)
-        rendered = RENDERING not in scripts or scripts[RENDERING].ok
+            self._render(tell)
+        rendered = RENDERING not in self._scripts or self._scripts[RENDERING].ok
         if done.ok and rendered and (subject.source / METRICS).is_file():
-            scripts[OF_METRICS], _ = self._run_script(METRICS, ["-m", str(self._model)], "metrics.log", tell)
-        quality, saves = self._compare(tell)
-        result = result_of(observed, done, subject.iterations, quality, saves)
-        result["script_errors"] = self._script_errors
-        if growth := growth_of(self._report / SERIES):
-            per_1000, start, end = growth
-            result["memory"]["growth"] = {"per_1000": per_1000 * (1 << 30), "start": start, "end": end}
-        write_json(self._report / "result.json", result)
-        result["notes"] = self._reservations(observed)
-        record = record_of(result)
+            self._run_script(METRICS, ["-m", str(self._model)], "metrics.log", tell)
+        record = self._record(observed, done, self._compare(tell))
+        write_json(self._report / "result.json", asdict(record))
         run = StackRun(
             extensions=subject.extensions,
-            mends=(*subject.gaps.mends, *self._started.mends),
-            scripts=scripts,
+            mends=(*subject.mends, *self._mends),
+            scripts=self._scripts,
             scene_problems=problems,
         )
         criteria = judge(Training(record=record, done=done, device=subject.device, stack=run))
@@ -120,44 +118,74 @@ class StackTrainer:
         seconds = round(time.monotonic() - began, 1)
         return SceneRun(scene, criteria, seconds, record, images, f"{scene}/{TRAINING_LOG}")
 
-    def _reservations(self, observed: Mapping[str, Any]) -> list[str]:
-        """What was passed over, and what the run did not come to."""
-        notes = list(self._subject.assumed)
-        if self._started.weights:
-            lost = "; ".join(self._started.weights)
+    def _record(
+        self, observed: Mapping[str, Any], done: Completed, compared: Mapping[str, Any]
+    ) -> TrainingRecord:
+        """What was observed of the training, what was compared of what it left, and the reservations."""
+        seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
+        record = record_of({**seen, **compared})
+        memory, growth = record.memory, growth_of(self._report / SERIES)
+        if growth:
+            per_1000, start, end = growth
+            memory = replace(memory, growth=MemoryGrowth(per_1000 * GIB, start, end))
+        notes = []
+        # what of a drop-in's face could not be read, and is taken for the usual
+        for item in self._subject.replacement.dropins:
+            if self._subject.rehearsed and item.declared and item.declared.assumed:
+                notes.append(f"{item.module}: {item.declared.assumed}")
+        if self._weights:
+            lost = "; ".join(self._weights)
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
-        if self._subject.resumes and (kinds := observed.get("not_tensors")):
+        if self._subject.resumes and observed.get("not_tensors"):
             notes.append(
                 "no checkpoint was loaded, and one with this trainer's optimizer would be refused by "
                 f"{few(list(self._subject.resumes))}: torch.load has no weights_only there, and the optimizer holds "
-                f"{few(list(kinds), most=2)}"
+                f"{few(observed['not_tensors'], most=2)}"
             )
         if observed.get("declared_operators"):
             notes.append(
                 "torchvision's compiled part does not load beside this torch (operator torchvision::nms does not exist); "
                 "its operators were declared so that it imports, and none was run"
             )
-        return notes
+        return replace(
+            record,
+            status="ok" if done.ok else "failed",
+            config=replace(record.config, iterations=self._subject.iterations),
+            memory=memory,
+            notes=notes,
+            script_errors=self._script_errors,
+            observer=Observer("record" in observed, observed["trouble"]),
+        )
 
     def obstacle(self) -> str:
-        """Nothing: its kernels are checked by nothing but its training."""
+        """Return nothing: its kernels are checked by nothing but its training."""
         return ""
 
     def save(self) -> None:
         """Put what the observer of train.py has written so far into the report."""
-        if self._observed is None:
-            return
         for name, copy in _KEPT.items():
-            if (self._observed / name).is_file():
+            if self._observed is not None and (self._observed / name).is_file():
                 shutil.copyfile(self._observed / name, self._report / copy)
 
     def measured(self, *, finished: bool) -> Measured:
-        """How the training was started, what was passed over, and at the end what was loaded."""
+        """Return what was loaded, at the end."""
         return Measured(loaded=self._loaded.compare() if finished else None)
 
     def certificate(self, measured: Measured, findings: Sequence[Finding], built: Rung | None) -> Certificate:
         """Return the certificate of what was measured."""
-        return stack_certificate(self._subject, self._facts, measured, self._started, findings, built)
+        subject = self._subject
+        stack = TestedStack(
+            name=subject.name,
+            folder=subject.checkout.folder,
+            remote=subject.checkout.remote,
+            commit=subject.checkout.commit or "",
+            command=Command((subject.python, str(subject.folder / subject.script), *self._shown)),
+            rehearsed=subject.rehearsed,
+            dropins=subject.dropin_names,
+            mends=(*subject.mends, *self._mends),
+            weights=tuple(self._weights),
+        )
+        return stack_certificate(subject, self._facts, measured, stack, findings, built)
 
     def _run_script(
         self, script: str, arguments: list[str], log: str, tell: Tell
@@ -185,100 +213,70 @@ class StackTrainer:
             )
         self.save()
         observed = read_observed(folder, script)
+        if script != subject.script:
+            self._scripts[_NAMES[script]] = done
+            if not done.ok and (error := observed.get("record", {}).get("error")):
+                self._script_errors[_NAMES[script]] = from_json(TrainerError, error)
         self._note(script, observed)
-        if not done.ok and script != subject.script and observed.get("error"):
-            self._script_errors[RENDERING if script == RENDER else OF_METRICS] = observed["error"]
         return done, observed
 
     def _note(self, script: str, observed: Mapping[str, Any]) -> None:
         """Keep what stopped a script and was passed over, each once."""
-        weights = dict.fromkeys(self._started.weights)
         for text in observed.get("weights", ()):
-            weights[f"{script}: {text}"] = None
-        mends = dict.fromkeys(self._started.mends)
+            self._weights[f"{script}: {text}"] = None
         for row in observed.get("refused_loads", ()):
-            if row["gone_on"]:
-                summary = f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False."
-                advice = (
-                    "Give weights_only=False to that torch.load, if nobody else's files are loaded there."
-                )
-                mends[Mend(PICKLES, summary, (say(advice),))] = None
-        for row in observed.get("unloadable", ()):
-            library = str(row["words"]).partition(": ")[2].partition(":")[0]
+            summary = f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False."
+            advice = "Give weights_only=False to that torch.load, if nobody else's files are loaded there."
+            self._mends[Mend(PICKLES, summary, (say(advice),))] = None
+        for text in observed.get("unloadable", ()):
+            library = text.partition(": ")[2].partition(":")[0]
             advice = f"Install the package of the system that brings {library} (apt-file search {library} names it)."
-            mends[Mend("library-missing", f"{row['words']}: no such file.", (say(advice),))] = None
-        self._started = replace(self._started, weights=tuple(weights), mends=tuple(mends))
+            self._mends[Mend("library-missing", f"{text}: no such file.", (say(advice),))] = None
 
-    def _render(self, tell: Tell) -> Completed:
-        """The test views after the first iteration and the last, the training views after the last."""
+    def _render(self, tell: Tell) -> None:
+        """Render the test views after the first iteration and the last, the training views after the last."""
         options = read_arguments(self._subject.source, RENDER)
         arguments = ["-m", str(self._model)]
-        if "iteration" not in options:
-            done, _ = self._run_script(RENDER, arguments, "render.log", tell)
-            return done
-        if self._cloud(1):
+        if "iteration" in options and any(self._model.glob("point_cloud/iteration_1/*.ply")):
             skip = [options[name] for name in ("skip_train", "skip_mesh") if name in options]
-            first, _ = self._run_script(
-                RENDER, [*arguments, "--iteration", "1", *skip], "render-first.log", tell
-            )
-            if not first.ok:
-                return first
-        last = ["--iteration", str(self._subject.iterations)]
-        done, _ = self._run_script(RENDER, [*arguments, *last], "render.log", tell)
-        return done
+            first = [*arguments, "--iteration", "1", *skip]
+            done, _ = self._run_script(RENDER, first, "render-first.log", tell)
+            if not done.ok:
+                return
+        if "iteration" in options:
+            arguments += ["--iteration", str(self._subject.iterations)]
+        self._run_script(RENDER, arguments, "render.log", tell)
 
-    def _cloud(self, iteration: int) -> Path | None:
-        """The point cloud that was saved at an iteration."""
-        return min(self._model.glob(f"point_cloud/iteration_{iteration}/*.ply"), default=None)
-
-    def _compare(self, tell: Tell) -> tuple[dict[str, dict[str, Any]], dict[int, dict[str, Any]]]:
-        """Our own metric of the renderings by their names in a result, and what the point clouds hold by iteration."""
-        last = self._subject.iterations
-        images: dict[str, dict[str, Any]] = {}
-        for name, views, iteration in (
-            ("initial_heldout", "test", 1),
-            ("heldout", "test", last),
-            ("training_views", "train", last),
-        ):
-            if pair := rendered_pair(self._model, views, iteration):
-                renders, gt = map(str, pair)
-                images[name] = {"renders": renders, "gt": gt, "previews": None}
-        if "heldout" in images:
-            images["heldout"]["previews"] = str(self._report / "renders" / "heldout")
-        clouds = {str(iteration): str(path) for iteration in (1, last) if (path := self._cloud(iteration))}
-        if not images and not clouds:
-            return {}, {}
+    def _compare(self, tell: Tell) -> Mapping[str, Any]:
+        """Our own metric of the renderings, and what the point clouds hold, by the names of a record."""
+        left = (*self._model.glob("point_cloud/iteration_*/*.ply"), *self._model.glob("*/*_*/*/*.png"))
+        if not left:
+            return {}
         tell(f"{self._scene}: comparing", {})
         staged = stage(make_folder(self._folder / "compare"))
         script = staged / "compare_renders.py"
         shutil.copyfile(Path(__file__).with_name(script.name), script)
-        request, answer = self._folder / "questions.json", self._folder / "answers.json"
-        write_json(request, {"images": images, "clouds": clouds})
+        answer, last = self._folder / "compared.json", str(self._subject.iterations)
         done = self._runner.run(
-            [self._subject.python, str(script), str(request), str(answer)],
+            [self._subject.python, str(script), str(self._model), last, str(self._report), str(answer)],
             timeout=_COMPARING_TIMEOUT,
             env=child_variables(staged),
         )
-        answers = {name: {"error": done.why()} for name in (*images, *clouds)}
-        if done.ok:
-            answers = object_in(answer)
-        quality = {name: answers[name] for name in images}
-        return quality, {int(iteration): answers[iteration] for iteration in clouds}
+        return object_in(answer) if done.ok else {"saves": {last: {"error": done.why()}}}
 
 
-def rendered_pair(model: Path, views: str, iteration: int) -> tuple[Path, Path] | None:
-    """The folders of renderings and ground truth of an iteration: ``test/ours_7000/renders`` and ``gt`` in Inria's family,
-    ``test_preds_1`` and ``gt_1`` in Mip-Splatting's."""
-    for folder in sorted(model.glob(f"{views}/*_{iteration}")):
-        images = {
-            path: {image.name for image in path.glob("*.png")}
-            for path in sorted(folder.iterdir())
-            if path.is_dir()
-        }
-        gt = next((path for path in images if images[path] and path.name.startswith("gt")), None)
-        if gt is None:
-            continue
-        for path, names in images.items():
-            if names == images[gt] and ("render" in path.name or "pred" in path.name):
-                return path, gt
-    return None
+def read_observed(folder: Path, script: str) -> dict[str, Any]:
+    """Return what the observer wrote of the process that ran ``script``: ``record`` and what was passed over, none of it where
+    nothing was written that can be read.
+
+    A trainer may start others: of several records the one with the most backward passes counts. ``trouble`` are the tracebacks
+    of hooks that could not be set, in any of them; "" where all were.
+    """
+    most: dict[str, Any] = {}
+    for path in sorted(folder.glob("observed-*.json")):
+        document = object_in(path)  # empty where the child was killed while it wrote it; the others count
+        ran = (document.get("argv") or [""])[0]
+        iterations = document.get("record", {}).get("iterations", 0)
+        if Path(ran).name == Path(script).name and iterations >= most.get("record", {}).get("iterations", 0):
+            most = document
+    return {**most, "trouble": as_text(read_start(folder / "inside.txt", MOST_TEXT))}

@@ -14,8 +14,6 @@ from splatfix.core.step import run, say
 from splatfix.core.words import few
 from splatfix.facts.scene.colmap import MODELS, Damaged, read_cameras
 
-_PARTS = ("cameras", "images")
-_ENDINGS = (".bin", ".txt")
 _MOST_FILES = 400
 _COMPARED = re.compile(r"(?:==|\bin)\s*[\[({]?\s*((?:[\"'][A-Z_]+[\"']\s*,?\s*)+)")
 _COMMENT = re.compile(r"(?m)^\s*#.*$")
@@ -32,68 +30,60 @@ def scene_problems(source: Path, scene: Path, images: str) -> tuple[Mend, ...]:
     text = _COMMENT.sub("", "\n".join(code))
     if not re.search(r"[\"']sparse[\"'/]", text):
         return ()
-    if not (scene / "sparse").is_dir():
-        types = sorted(set(_TYPES.findall(text)))
-        if not types or any((scene / name).is_file() for name in types):
-            return ()
-        return (
-            Mend(
-                "scene-type",
-                f"The scene has neither a folder sparse nor {few(types)}, which the trainer looks for.",
-                (
-                    run("splatfix", "scenes", "check", scene, text="See what lies there"),
-                    say(
-                        "Put COLMAP's model into its sparse/0, or give the folder that has one with --scene."
-                    ),
-                ),
-            ),
-        )
-    return tuple(_colmap(text, scene, images or "images"))
+    if (scene / "sparse").is_dir():
+        return tuple(_colmap_problems(text, scene, images or "images"))
+    types = sorted(set(_TYPES.findall(text)))
+    if not types or any((scene / name).is_file() for name in types):
+        return ()
+    summary = f"The scene has neither a folder sparse nor {few(types)}, which the trainer looks for."
+    look = run("splatfix", "scenes", "check", scene, text="See what lies there")
+    move = say("Put COLMAP's model into its sparse/0, or give the folder that has one with --scene.")
+    return (Mend("scene-type", summary, (look, move)),)
 
 
-def _colmap(text: str, scene: Path, images: str) -> Iterator[Mend]:
+def _colmap_problems(text: str, scene: Path, images: str) -> Iterator[Mend]:
     model = scene / "sparse" / "0"
-    if re.search(r"sparse[\"']?[/,]\s*[\"']?0", text) and not _whole(model):
+    taken = _camera_models_taken(text)
+    strange = sorted(_camera_models(model) - taken) if taken else []
+    if re.search(r"sparse[\"']?[/,]\s*[\"']?0", text) and not _has_model(model):
         summary, advice = "The scene has no COLMAP model in sparse/0", "Run COLMAP's mapper on it again."
-        others = [folder for folder in (scene / "sparse", *sorted(scene.glob("sparse/*"))) if _whole(folder)]
-        if others:
-            elsewhere = others[0].relative_to(scene).as_posix()
-            summary += f"; one lies in {elsewhere}"
-            advice = f"Move its files from {elsewhere} to sparse/0."
+        for folder in (scene / "sparse", *sorted(scene.glob("sparse/*"))):
+            if _has_model(folder):
+                elsewhere = folder.relative_to(scene).as_posix()
+                summary += f"; one lies in {elsewhere}"
+                advice = f"Move its files from {elsewhere} to sparse/0."
+                break
         yield Mend("scene-model-missing", f"{summary}.", (say(advice),))
-    elif (taken := _taken(text)) and (strange := sorted(_models(model) - taken)):
-        yield Mend(
-            "scene-camera-model",
-            f"The scene has cameras of the model {few(strange)}, and the trainer takes {few(sorted(taken))} only.",
-            (
-                run(
-                    *("colmap", "image_undistorter", "--image_path", scene / images, "--input_path", model),
-                    *("--output_path", f"{scene}-undistorted"),
-                    text="Train on undistorted images, and move the model that it writes to sparse/0",
-                ),
-            ),
+    elif strange:
+        undistort = run(
+            *("colmap", "image_undistorter", "--image_path", scene / images, "--input_path", model),
+            *("--output_path", f"{scene}-undistorted"),
+            text="Train on undistorted images, and move the model that it writes to sparse/0",
         )
+        summary = f"The scene has cameras of the model {few(strange)}, and the trainer takes {few(sorted(taken))} only."
+        yield Mend("scene-camera-model", summary, (undistort,))
     if re.search(r"[\"']images[\"']", text) and not any((scene / images).glob("*")):
-        yield Mend(
-            "scene-images-missing",
-            f"The scene has no images in the folder {images}.",
-            (say("Put them there, or name their folder after -- as the trainer's --images."),),
-        )
+        summary = f"The scene has no images in the folder {images}."
+        advice = "Put them there, or name their folder after -- as the trainer's --images."
+        yield Mend("scene-images-missing", summary, (say(advice),))
 
 
-def _whole(folder: Path) -> bool:
+def _has_model(folder: Path) -> bool:
     """It has a COLMAP model's cameras and images."""
-    return any(all((folder / f"{part}{ending}").is_file() for part in _PARTS) for ending in _ENDINGS)
+    kinds = (".bin", ".txt")
+    return any(
+        (folder / f"cameras{kind}").is_file() and (folder / f"images{kind}").is_file() for kind in kinds
+    )
 
 
-def _taken(text: str) -> set[str]:
+def _camera_models_taken(text: str) -> set[str]:
     """Camera models that the code compares with; Inria's readers are chains of ``intr.model == "PINHOLE"``."""
     known = {name for name, _ in MODELS.values()}
     names = {name for literals in _COMPARED.findall(text) for name in re.findall(r"\w+", literals)} & known
     return names if names & {"PINHOLE", "SIMPLE_PINHOLE"} else set()
 
 
-def _models(folder: Path) -> set[str]:
+def _camera_models(folder: Path) -> set[str]:
     """Camera models of a COLMAP model, of the binary file where there is one; none where it cannot be read."""
     suffix = ".bin" if (folder / "cameras.bin").is_file() else ".txt"
     try:

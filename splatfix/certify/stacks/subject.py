@@ -6,29 +6,13 @@ from msgspec import Struct
 
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
-from splatfix.certify.stacks.threads import Threads
 from splatfix.core.step import Command, target_options, value_options
+from splatfix.model import Checkout
+from splatfix.model.option import Replacement
 
 RENDER, METRICS = "render.py", "metrics.py"
-
-
-class Gaps(Struct, frozen=True):
-    """What stops the trainer before its first step."""
-
-    mends: tuple[Mend, ...]
-    placeholders: tuple[str, ...]
-    """Missing modules that may be imported, though not used."""
-    standins: tuple[str, ...]
-    """Missing compiled packages that a stand-in of splatfix's takes the place of."""
-
-
-class ChosenScene(Struct, frozen=True):
-    """The scene, and how the trainer is told to read it."""
-
-    folder: Path
-    images: str = ""
-    """The name of its folder of images, where that is not ``images``."""
-    resolution: int | None = None
+PICKLES = "torch-load-pickles"
+"""Of the finding of a file of pickled objects that torch refuses."""
 
 
 class StackSubject(Struct, frozen=True, kw_only=True):
@@ -37,7 +21,8 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     request: RehearseRequest
     python: str
     device: str
-    checkout: Path
+    checkout: Checkout
+    """As far as the script reaches it."""
     source: Path
     """What is run: the checkout, or a scratch copy that was mended."""
     work: Path
@@ -45,31 +30,50 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     name: str
     key: str
     """Of the stack in the tables; "" where it is none of them."""
-    remote: str
-    commit: str
     script: str
     """The trainer, a file below the checkout."""
-    scene: ChosenScene
+    scene: Path = Path()
+    images: str = ""
+    """The name of the scene's folder of images, where that is not ``images``."""
+    resolution: int | None = None
+    """As the trainer is told to read them; None: as it likes."""
     iterations: int
-    gaps: Gaps
+    mends: tuple[Mend, ...] = ()
+    """What stops the trainer before its first step."""
+    placeholders: tuple[str, ...] = ()
+    """Missing modules that may be imported, though not used."""
+    standins: tuple[str, ...] = ()
+    """Missing compiled packages that a stand-in of splatfix's takes the place of."""
     extensions: tuple[str, ...] = ()
     """Top-level modules that the checkout calls."""
+    replacement: Replacement
+    """The drop-ins for its extensions, and what of these has none."""
     dropins: Path | None = None
-    """A folder with them, to be searched first."""
-    dropin_names: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
-    """What of a drop-in's face could not be read, and is taken for the usual."""
+    """A folder with them, to be searched first; None on a GPU."""
     needed: tuple[str, ...] = ()
     """Modules of others that the checkout imports and cannot do without."""
     resumes: tuple[str, ...] = ()
     """Places that load checkpoints in a way that torch may refuse."""
-    threads: Threads | None = None
+    threads: int | None = None
     """CPU threads of the trainer; None on a GPU, where it takes as many as it likes."""
+    threads_because: str = ""
 
     @property
     def rehearsed(self) -> bool:
         """It runs on the CPU, which reaches the rung of that name."""
         return self.device == "cpu"
+
+    @property
+    def folder(self) -> Path:
+        """The checkout's."""
+        return Path(self.checkout.folder)
+
+    @property
+    def dropin_names(self) -> tuple[str, ...]:
+        """What stands in for extensions and other compiled packages."""
+        if not self.rehearsed:
+            return ()
+        return (*self.replacement.names, *self.standins)
 
     @property
     def out(self) -> Path:
@@ -79,7 +83,7 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     @property
     def scenes(self) -> tuple[str, ...]:
         """The name of the scene, as the smoke trainer's subjects have several."""
-        return (self.scene.folder.name,)
+        return (self.scene.name,)
 
     @property
     def command(self) -> Command:
@@ -87,21 +91,10 @@ class StackSubject(Struct, frozen=True, kw_only=True):
         request = self.request
         arguments = ["splatfix", "certify", "--repo", str(request.checkout)]
         arguments += ["--python", self.python, "--device", self.device]
-        arguments += value_options({"--scene": request.scene, "--script": request.script or None})
-        arguments += value_options({"--face": request.face or None})
+        script, face = request.script or None, request.face or None
+        arguments += value_options({"--scene": request.scene, "--script": script, "--face": face})
         arguments += target_options(request.targets)
         arguments += value_options({"--iterations": request.iterations, "--resolution": request.resolution})
         if request.train_arguments:
             arguments += ["--", *request.train_arguments]
         return Command(tuple(arguments))
-
-
-class Started(Struct, frozen=True):
-    """What is known of a stack's training however it ends."""
-
-    arguments: tuple[str, ...] = ()
-    """What followed train.py."""
-    weights: tuple[str, ...] = ()
-    """Pretrained weights that could not be had."""
-    mends: tuple[Mend, ...] = ()
-    """What stopped it, and was passed over so that it went on."""

@@ -1,19 +1,21 @@
 """The trainer's metrics.jsonl as columns, and columns reduced to what a small chart can show."""
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
+from msgspec.json import Decoder
 
 from splatfix.core.limits import MOST_METRICS
 from splatfix.core.reading import Unread, read_text
-from splatfix.core.words import counted
 
 LARGEST = 1e60
+"""No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
+Number = Annotated[float, Meta(gt=-1e60, lt=1e60)]
 """No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
 MEMORY = {
     "rss_gb": "resident",
@@ -21,10 +23,24 @@ MEMORY = {
     "vram_reserved_gb": "reserved on the GPU",
 }
 """Columns of memory in GiB."""
-_COLUMNS = ("loss", "psnr", "gaussians", *MEMORY)
 
 Values = list[float | None]
 """One value for each iteration; None where there is none, or none that is finite."""
+
+
+class _Line(Struct):
+    """One iteration, as the trainer writes it."""
+
+    iteration: int
+    loss: Number | None = None
+    psnr: Number | None = None
+    gaussians: Number | None = None
+    rss_gb: Number | None = None
+    vram_allocated_gb: Number | None = None
+    vram_reserved_gb: Number | None = None
+    opacity_reset: bool = False
+    ms: Mapping[str, Number | None] = {}
+    """Milliseconds of each phase."""
 
 
 class Metrics(Struct, frozen=True):
@@ -51,58 +67,39 @@ class Bucket(Struct, frozen=True):
 
 
 def read_metrics(path: Path) -> Metrics:
-    """Read a metrics.jsonl; lines that are no measurement are counted and left out."""
+    """Read a metrics.jsonl. Lines that are no measurement are counted and left out, such as one that was cut off when the trainer
+    was killed."""
     content = read_text(path, MOST_METRICS)
     if content is None:
-        return Metrics(unread=f"{path.name} cannot be read: there is none")
+        return Metrics(unread=f"there is no {path.name}")
     if isinstance(content, Unread):
         return Metrics(unread=f"{path.name} cannot be read: {content.reason}")
-    lines = [line for line in content.splitlines() if line.strip()]
-    rows = list(filter(None, map(_row, lines)))
-    phases: dict[str, None] = {}
-    for row in rows:
-        phases.update(dict.fromkeys(row["ms"]))
+    lines, rows, decoder = content.splitlines(), list[_Line](), Decoder(_Line)
+    for line in lines:
+        with suppress(ValueError):
+            rows.append(decoder.decode(line))
     unread = ""
     if len(rows) < len(lines):
-        unread = f"{path.name}: {len(lines) - len(rows)} of {counted(len(lines), 'line')} cannot be read"
+        unread = f"{path.name}: {len(lines) - len(rows)} of {len(lines)} lines cannot be read"
+    columns = ("loss", "psnr", "gaussians", *MEMORY)
+    phases = dict.fromkeys(name for row in rows for name in row.ms)
     return Metrics(
-        tuple(int(row["iteration"]) for row in rows),
-        {name: [_finite(row.get(name)) for row in rows] for name in _COLUMNS},
-        {name: [_finite(row["ms"].get(name)) for row in rows] for name in phases},
-        tuple(int(row["iteration"]) for row in rows if row.get("opacity_reset") is True),
+        tuple(row.iteration for row in rows),
+        {name: [getattr(row, name) for row in rows] for name in columns},
+        {name: [row.ms.get(name) for row in rows] for name in phases},
+        tuple(row.iteration for row in rows if row.opacity_reset),
         unread,
     )
 
 
 def reduced(iterations: Sequence[int], values: Values, most: int = 240) -> list[Bucket | None]:
-    """At most ``most`` points with lowest, mean and highest value of each; None where no value is finite."""
+    """Return at most ``most`` points with lowest, mean and highest value of each; None where no value is finite."""
     size = max(1, math.ceil(len(values) / most))
     buckets: list[Bucket | None] = []
     for start in range(0, len(values), size):
-        known = [value for value in values[start : start + size] if value is not None]
+        bucket, known = None, [value for value in values[start : start + size] if value is not None]
         if known:
-            mean_iteration = fmean(iterations[start : start + size])
-            buckets.append(Bucket(mean_iteration, min(known), fmean(known), max(known)))
-        else:
-            buckets.append(None)
+            at = fmean(iterations[start : start + size])
+            bucket = Bucket(at, min(known), fmean(known), max(known))
+        buckets.append(bucket)
     return buckets
-
-
-def _row(line: str) -> dict[str, Any] | None:
-    """A line; None for one that was cut off when the trainer was killed, and for what else is no measurement."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(row, dict) or _finite(row.get("iteration")) is None:
-        return None
-    if not isinstance(row.get("ms"), dict):
-        row["ms"] = {}
-    return row
-
-
-def _finite(value: object) -> float | None:
-    # no struct is decoded here: a run has 30,000 lines, and a certificate thirteen runs
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if abs(value) < LARGEST else None

@@ -11,7 +11,6 @@ from msgspec import Struct
 from splatfix.certify.model import SceneRun
 from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.reading import read_bytes
-from splatfix.core.words import counted
 
 
 class View(Struct, frozen=True):
@@ -26,7 +25,7 @@ class View(Struct, frozen=True):
 
     @property
     def encoded(self) -> str:
-        """The file, for a ``data:`` URL."""
+        """Return the file, for a ``data:`` URL."""
         return base64.b64encode(self.data).decode("ascii")
 
 
@@ -38,26 +37,24 @@ class Views(Struct, frozen=True):
 
 
 def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_PICTURES) -> list[Views]:
-    """The views of each run: all first ones before any second, as long as there is room, so that no scene goes without a
-    picture for the sake of another. A smaller copy of a picture (``thumbnails`` beside ``renders``) is taken instead."""
+    """Return up to four views of each run, all first ones before any second, as long as there is room for ``most`` bytes, so that
+    no scene goes without a picture for the sake of another."""
     views = [Views() for _ in runs]
     room = most
     for number in range(4):
         for run, scene in zip(runs, views, strict=True):
-            if number >= len(run.images):
-                continue
-            name = run.images[number]
-            view = _read(folder, name, room)
-            if isinstance(view, str):
-                scene.left_out.append(f"{name}: {view}")
-            else:
-                scene.shown.append(view)
-                room -= len(view.data)
+            for name in run.images[number : number + 1]:
+                view = _read(folder, name, room)
+                if isinstance(view, str):
+                    scene.left_out.append(f"{name}: {view}")
+                else:
+                    scene.shown.append(view)
+                    room -= len(view.data)
     return views
 
 
 def _read(folder: Path, name: str, room: int) -> View | str:
-    """A view, or why it is not in the page."""
+    """Return a view, or why it is not in the page. A smaller copy of it (``thumbnails`` beside ``renders``) is taken instead."""
     path = PurePosixPath(name)
     smaller = folder.joinpath(*path.parts[:-2], "thumbnails", path.name)
     content = read_bytes(smaller, MOST_PICTURES)
@@ -74,5 +71,5 @@ def _read(folder: Path, name: str, room: int) -> View | str:
         return "it is no PNG"
     width, height = struct.unpack(">II", content[16:24])
     if width < 2 or width % 2 or not height:
-        return f"it does not hold two pictures side by side: {counted(width, 'pixel')} wide"
+        return f"it does not hold two pictures side by side: width {width}"
     return View(re.sub(r"^[0-9]{6}_", "", path.stem), width // 2, height, content)

@@ -63,16 +63,10 @@ def extension(
 
 def load(path: Path, *first: Path) -> str:
     """What the real loader says to a file, with others loaded before it, in a child process; "" when it loads."""
-    script = (
-        "import ctypes, os, sys\n"
-        "for name in sys.argv[2:]: ctypes.CDLL(name, os.RTLD_NOW | os.RTLD_LOCAL)\n"
-        "ctypes.CDLL(sys.argv[1], os.RTLD_NOW)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(path), *map(str, first)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    script = """if True:
+        import ctypes, os, sys
+        for name in sys.argv[2:]: ctypes.CDLL(name, os.RTLD_NOW | os.RTLD_LOCAL)
+        ctypes.CDLL(sys.argv[1], os.RTLD_NOW)"""
+    argv = [sys.executable, "-c", script, str(path), *map(str, first)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]

@@ -11,6 +11,7 @@ from splatfix.facts import System
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.extensions import cache_root, own_tag
 from splatfix.model import JitCache
+from tests.files import put
 from tests.tables import data
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
@@ -26,59 +27,45 @@ def caches(python: Path, **env: str) -> dict[str, JitCache]:
     return {item.name: item for item in found.jit_caches.value}
 
 
-def test_the_folder_is_torchs_own(tmp_path: Path) -> None:
+def test_the_folder_is_torchs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's `_get_build_directory` and ours, over the variables that decide."""
     torch = pytest.importorskip("torch")
     cpp_extension = pytest.importorskip("torch.utils.cpp_extension")
-    grid = [
-        {"HOME": str(tmp_path / "home")},
-        {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "xdg")},
-        {"HOME": str(tmp_path / "home"), "TORCH_EXTENSIONS_DIR": str(tmp_path / "own")},
-    ]
-    wanted = []
-    for env in grid:
-        with pytest.MonkeyPatch.context() as patch:
+    found = environment.probe(System(), sys.executable)
+    tag = own_tag(platform.python_version(), sys.abiflags, found.torch.value)
+    assert tag.endswith("_cpu" if torch.version.cuda is None else f"_cu{torch.version.cuda.replace('.', '')}")
+    for variable in ("HOME", "XDG_CACHE_HOME", "TORCH_EXTENSIONS_DIR"):
+        env = {"HOME": str(tmp_path / "home"), variable: str(tmp_path / variable)}
+        with monkeypatch.context() as patch:
             for name in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
                 patch.delenv(name, raising=False)
             for name, value in env.items():
                 patch.setenv(name, value)
-            wanted.append(cpp_extension._get_build_directory("some_cuda", False))
-    found = environment.probe(System(), sys.executable)
-    tag = own_tag(platform.python_version(), sys.abiflags, found.torch.value)
-    assert tag.endswith("_cpu" if torch.version.cuda is None else f"_cu{torch.version.cuda.replace('.', '')}")
-    for env, folder in zip(grid, wanted, strict=True):
-        found = cache_root(System(env=env))
-        root, named = found
+            folder = cpp_extension._get_build_directory("some_cuda", False)
+        root, named = cache_root(System(env=env))
         ours = f"{root}/some_cuda" if named else f"{root}/{tag}/some_cuda"
         assert os.path.realpath(ours) == os.path.realpath(folder)
 
 
 @needs_gcc
-def test_a_cache_of_this_and_of_other_environments(
-    empty_venv: Path, site_packages: Path, tmp_path: Path
-) -> None:
-    lib = torch_in(site_packages)
-    older = torch_in(tmp_path / "older", c10=(NEW_ABI, GONE))
+def test_caches_of_several_environments(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    lib, older = torch_in(site_packages), torch_in(tmp_path / "older", c10=(NEW_ABI, GONE))
     root = tmp_path / "cache" / "torch_extensions"
     own = f"py{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}_cpu"
     good = library(root / own / "good" / "good.so", (), [NEW_ABI], links=[lib / "libc10.so"])
     stale = library(root / own / "stale" / "stale.so", (), [NEW_ABI, GONE], links=[older / "libc10.so"])
     library(root / "py38_cu117" / "other" / "other.so", (), [GONE], links=[older / "libc10.so"])
-    (good.parent / "build.ninja").write_text(TABLE["texts"]["ninja"].format(torch=site_packages / "torch"))
+    put(good.parent, {"build.ninja": TABLE["texts"]["ninja"].format(torch=site_packages / "torch")})
     (stale.parent / "lock").touch()
     os.utime(good, (1_700_000_000, 1_700_000_000))
     found = caches(empty_venv, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert set(found) == {"good", "stale", "other"}
-    assert found["good"].current and found["good"].linkage.torch_missing == ()
-    assert found["good"].built == "2023-11-14T22:13:20+00:00"
-    assert found["good"].torch_folder == str(site_packages / "torch")
-    assert found["good"].cuda_home == "/usr/local/cuda-13.0"
-    assert found["good"].gencode == (
-        "-gencode=arch=compute_90,code=sm_90",
-        "-gencode=arch=compute_90,code=compute_90",
-    )
-    assert found["stale"].linkage.torch_missing == (GONE,)
-    assert found["stale"].locked is not None and found["good"].locked is None
+    current = found["good"]
+    assert current.current and current.linkage.torch_missing == () and current.locked is None
+    assert (current.built, current.cuda_home) == ("2023-11-14T22:13:20+00:00", "/usr/local/cuda-13.0")
+    assert current.torch_folder == str(site_packages / "torch")
+    assert current.gencode == TABLE["gencode"]
+    assert found["stale"].linkage.torch_missing == (GONE,) and found["stale"].locked is not None
     assert not found["other"].current and found["other"].tag == "py38_cu117"
 
 
@@ -92,17 +79,11 @@ def test_a_folder_of_the_users_own(empty_venv: Path, site_packages: Path, tmp_pa
 
 def test_odd_folders_are_no_caches(empty_venv: Path, tmp_path: Path) -> None:
     (tmp_path / "torch_extensions" / "py311_cpu" / "empty").mkdir(parents=True)
-    (tmp_path / "torch_extensions" / "notes.txt").write_text("")
-    damaged = tmp_path / "torch_extensions" / "py311_cpu" / "damaged"
-    damaged.mkdir()
-    (damaged / "damaged.so").write_bytes(b"\x7fELF" + b"\x02" * 9)
+    damaged = b"\x7fELF" + b"\x02" * 9
+    put(tmp_path / "torch_extensions", {"notes.txt": "", "py311_cpu/damaged/damaged.so": damaged})
     found = caches(empty_venv, XDG_CACHE_HOME=str(tmp_path))
-    assert set(found) == {"damaged"}
-    assert found["damaged"].error
-
-
-def test_without_a_home_there_is_no_cache() -> None:
-    assert cache_root(System(env={})) is None
+    assert set(found) == {"damaged"} and found["damaged"].error
+    assert cache_root(System(env={})) is None, "without a home there is none"
 
 
 @needs_gcc

@@ -40,15 +40,12 @@ def test_a_uv_that_does_not_answer_or_is_relative_is_none() -> None:
         assert find_installer(system, PYTHON, pip_inside=False).value is None
 
 
-def test_the_pip_beside_splatfix_is_asked_whether_it_can() -> None:
+def test_pip_inside_comes_first_and_that_beside_splatfix_last() -> None:
+    found = find_installer(machine("/usr/bin/uv", said={"uv --version": UV}), PYTHON, pip_inside=True).value
+    assert found == Installer() and found.command(PYTHON, "list") == (PYTHON, "-m", "pip", "list")
     argv = (OWN, "-m", "pip", "--python", PYTHON, "--version")
     assert find_installer(machine(), PYTHON, pip_inside=False).error
     said = {" ".join(argv): {"stdout": "pip 26.3 from /own/lib (python 3.11)\n", "returncode": 0}}
     found = find_installer(machine(said=said), PYTHON, pip_inside=False).value
     assert found == Installer("pip", OWN, "26.3")
     assert found.command(PYTHON, "install", "x") == (*argv[:-1], "install", "x")
-
-
-def test_a_pip_inside_comes_first() -> None:
-    found = find_installer(machine("/usr/bin/uv", said={"uv --version": UV}), PYTHON, pip_inside=True).value
-    assert found == Installer() and found.command(PYTHON, "list") == (PYTHON, "-m", "pip", "list")

@@ -17,6 +17,7 @@ from tests.tables import data
 from .native_files import EMPTY, NEW_ABI, OLD_ABI, extension, library, load, needs_gcc, torch_in
 
 pytestmark = needs_gcc
+Names = tuple[str, ...]
 GONE = "_ZN3c1010TensorImpl4goneEv"
 
 
@@ -26,35 +27,40 @@ def looked_at(python: Path, name: str = "pkg") -> tuple[Extension, Linkage]:
     return item, item.linkage
 
 
-def test_an_extension_that_fits(empty_venv: Path, site_packages: Path) -> None:
+OWN = "_Z18rasterizeForwardiRKN2at6TensorE"
+"""The extension's own, and not torch's by the mere mention of a tensor."""
+
+
+@pytest.mark.parametrize(
+    ("linked", "imports", "lost", "own", "abi"),
+    [
+        ((NEW_ABI,), (NEW_ABI, EMPTY), (), (), True),
+        ((NEW_ABI, GONE), (NEW_ABI, GONE), (GONE,), (), True),  # built for another torch
+        ((OLD_ABI,), (OLD_ABI,), (OLD_ABI,), (), False),
+        ((NEW_ABI,), (NEW_ABI, OWN, "malloc"), (), (OWN,), True),
+    ],
+)
+def test_symbols(
+    empty_venv: Path,
+    site_packages: Path,
+    tmp_path: Path,
+    linked: Names,
+    imports: Names,
+    lost: Names,
+    own: Names,
+    abi: bool,
+) -> None:
+    """Of an extension that was linked with a torch of these exports, beside one of the new ABI."""
+    older = torch_in(tmp_path / "older", c10=linked)
     lib = torch_in(site_packages)
-    built = extension(site_packages, [NEW_ABI, EMPTY], lib / "libc10.so", lib / "libtorch_cpu.so")
+    built = extension(site_packages, imports, older / "libc10.so", lib / "libtorch_cpu.so")
     item, linkage = looked_at(empty_venv)
-    assert item.links_torch and item.importable
-    assert linkage.torch_symbols == 2
-    assert (linkage.unresolved, linkage.torch_missing, linkage.own_missing) == ((), (), ())
-    assert linkage.cxx11_abi is True and linkage.error == ""
-    assert load(built, lib / "libc10.so", lib / "libtorch_cpu.so") == "", "the real loader agrees"
-
-
-def test_an_extension_of_another_torch(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
-    older = torch_in(tmp_path / "older", c10=(NEW_ABI, GONE))
-    built = extension(site_packages, [NEW_ABI, GONE], older / "libc10.so")
-    lib = torch_in(site_packages)
-    _, linkage = looked_at(empty_venv)
-    assert linkage.torch_missing == (GONE,)
-    assert linkage.own_missing == ()
-    assert GONE in load(built, lib / "libc10.so"), "the real loader stumbles over the same symbol"
-
-
-def test_an_extension_of_the_other_string_abi(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
-    older = torch_in(tmp_path / "older", c10=(OLD_ABI,))
-    extension(site_packages, [OLD_ABI], older / "libc10.so")
-    torch_in(site_packages)
-    found = environment.probe(System(), str(empty_venv))
-    assert found.torch.value.cxx11_abi is True
-    _, linkage = looked_at(empty_venv)
-    assert (linkage.cxx11_abi, linkage.torch_missing) == (False, (OLD_ABI,))
+    assert item.links_torch and item.importable and linkage.error == "" == "".join(linkage.unresolved)
+    assert (linkage.torch_missing, linkage.own_missing, linkage.cxx11_abi) == (lost, own, abi)
+    assert linkage.torch_symbols == len(imports) - len(set(imports) & {OWN, "malloc"})
+    said = load(built, lib / "libc10.so", lib / "libtorch_cpu.so")
+    assert bool(said) == bool(lost + own), "the real loader agrees"
+    assert all(name in said for name in lost + own)
 
 
 @pytest.mark.parametrize(("exports", "abi"), [((OLD_ABI,), False), ((NEW_ABI,), True), ((), True)])
@@ -67,31 +73,13 @@ def test_the_abi_of_torch_is_that_of_its_exports(
     assert found.torch.value.cxx11_abi is abi
 
 
-def test_an_extension_that_lacks_its_own_function(empty_venv: Path, site_packages: Path) -> None:
-    lib = torch_in(site_packages)
-    own = "_Z18rasterizeForwardiRKN2at6TensorE"
-    built = extension(site_packages, [NEW_ABI, own, "malloc"], lib / "libc10.so")
-    _, linkage = looked_at(empty_venv)
-    assert linkage.own_missing == (own,), (
-        "its own; not torch's by the mere mention of a tensor, and malloc is found"
-    )
-    assert linkage.torch_missing == ()
-    assert own in load(built, lib / "libc10.so")
-
-
 def test_names_found_only_behind_another_library_count(empty_venv: Path, site_packages: Path) -> None:
-    lib = torch_in(site_packages)
-    inner = library(site_packages / "pkg" / "libinner.so", ["deep"], flags=["-Wl,-rpath,$ORIGIN"])
-    outer = library(site_packages / "pkg" / "libouter.so", links=[inner], flags=["-Wl,-rpath,$ORIGIN"])
-    built = extension(
-        site_packages,
-        [NEW_ABI, "deep"],
-        lib / "libc10.so",
-        outer,
-        flags=["-Wl,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined"],
-    )
-    _, linkage = looked_at(empty_venv)
-    assert linkage.own_missing == ()
+    lib, beside = torch_in(site_packages), "-Wl,-rpath,$ORIGIN"
+    inner = library(site_packages / "pkg" / "libinner.so", ["deep"], flags=[beside])
+    outer = library(site_packages / "pkg" / "libouter.so", links=[inner], flags=[beside])
+    flags = [beside, "-Wl,--allow-shlib-undefined"]
+    built = extension(site_packages, [NEW_ABI, "deep"], lib / "libc10.so", outer, flags=flags)
+    assert looked_at(empty_venv)[1].own_missing == ()
     assert load(built, lib / "libc10.so") == ""
 
 
@@ -106,30 +94,26 @@ def test_a_needed_library_that_is_nowhere(empty_venv: Path, site_packages: Path,
     assert "libcudart.so.12" in load(built, lib / "libc10.so")
 
 
-@pytest.mark.parametrize("rpath", ["$ORIGIN/../other", "${ORIGIN}/../other"])
-@pytest.mark.parametrize("tags", ["--enable-new-dtags", "--disable-new-dtags"])
+@pytest.mark.parametrize(
+    ("rpath", "tags"),
+    [("$ORIGIN/../other", "--enable-new-dtags"), ("${ORIGIN}/../other", "--disable-new-dtags")],
+)
 def test_rpath_and_runpath_are_followed(empty_venv: Path, site_packages: Path, rpath: str, tags: str) -> None:
     lib = torch_in(site_packages)
     other = library(site_packages / "other" / "libhelper.so.1", ["helps"])
-    built = extension(
-        site_packages, ["helps"], lib / "libc10.so", other, flags=[f"-Wl,{tags}", f"-Wl,-rpath,{rpath}"]
-    )
-    _, linkage = looked_at(empty_venv)
-    assert linkage.unresolved == ()
+    flags = [f"-Wl,{tags}", f"-Wl,-rpath,{rpath}"]
+    built = extension(site_packages, ["helps"], lib / "libc10.so", other, flags=flags)
+    assert looked_at(empty_venv)[1].unresolved == ()
     assert load(built, lib / "libc10.so") == ""
 
 
-def test_libraries_of_nvidias_wheels_are_there_once_torch_is(
-    empty_venv: Path, site_packages: Path, tmp_path: Path
-) -> None:
+def test_libraries_of_nvidias_wheels(empty_venv: Path, site_packages: Path) -> None:
+    """They are there once torch has loaded them; the loader alone does not find them."""
     lib = torch_in(site_packages)
     runtime = library(site_packages / "nvidia" / "cu13" / "lib" / "libcudart.so.99", ["cudaFree"])
     built = extension(site_packages, ["cudaFree"], lib / "libc10.so", runtime)
-    _, linkage = looked_at(empty_venv)
-    assert linkage.unresolved == ()
-    assert "libcudart.so.99" in load(built, lib / "libc10.so"), (
-        "without torch's help the loader does not find it"
-    )
+    assert looked_at(empty_venv)[1].unresolved == ()
+    assert "libcudart.so.99" in load(built, lib / "libc10.so")
     assert load(built, lib / "libc10.so", runtime) == ""
 
 
@@ -182,20 +166,15 @@ def test_bundled_copies(empty_venv: Path, site_packages: Path) -> None:
     assert {("libc10", "", False), ("libc10", "", True), ("libcudart", "12.6.77", True)} <= copies
 
 
-def test_no_torch_is_unknown_not_bad(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
-    lib = torch_in(tmp_path / "elsewhere")
-    extension(site_packages, [NEW_ABI], lib / "libc10.so")
+def test_no_torch_and_a_damaged_one_are_unknown_not_bad(
+    empty_venv: Path, site_packages: Path, tmp_path: Path
+) -> None:
+    extension(site_packages, [NEW_ABI], torch_in(tmp_path / "elsewhere") / "libc10.so")
     _, linkage = looked_at(empty_venv)
-    assert linkage.error == "torch is not installed"
-    assert linkage.torch_missing == ()
+    assert (linkage.error, linkage.torch_missing) == ("torch is not installed", ())
     assert linkage.unresolved == ("libc10.so",)
-
-
-def test_a_damaged_torch_library_is_unknown(empty_venv: Path, site_packages: Path) -> None:
-    lib = torch_in(site_packages)
-    extension(site_packages, [NEW_ABI], lib / "libc10.so")
-    content = (lib / "libc10.so").read_bytes()
-    (lib / "libc10.so").write_bytes(content[: len(content) // 8])
+    damaged = torch_in(site_packages) / "libc10.so"
+    damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 8])
     _, linkage = looked_at(empty_venv)
     assert linkage.error and linkage.torch_missing == ()
 
@@ -221,12 +200,8 @@ def test_a_real_torchvision_of_another_torch(
 ) -> None:
     """The published wheel beside a torch it was not made for: what we name is what the loader stumbles over."""
     torch = pytest.importorskip("torch")
-    pip = [
-        sys.executable,
-        *["-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version"],
-    ]
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    argv = [*pip, python, "-d", str(tmp_path), f"torchvision=={version}"]
+    argv = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+    argv += ["-d", str(tmp_path), f"torchvision=={version}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode:
         pytest.skip(f"no wheel to download: {done.stderr.strip()[-200:]}")
@@ -236,11 +211,6 @@ def test_a_real_torchvision_of_another_torch(
     item, linkage = looked_at(empty_venv, "torchvision/_C")
     assert linkage.torch_missing, "a torchvision of an older torch must miss something"
     script = "import torch, ctypes, sys, os; ctypes.CDLL(sys.argv[1], os.RTLD_NOW)"
-    said = subprocess.run(
-        [str(empty_venv), "-c", script, f"{item.folder}/{item.path}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stderr
-    lost = any(name in said for name in (*linkage.torch_missing, *linkage.unresolved))
-    assert lost, said.strip()[-400:]
+    argv = [str(empty_venv), "-c", script, f"{item.folder}/{item.path}"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr
+    assert any(name in said for name in (*linkage.torch_missing, *linkage.unresolved)), said.strip()[-400:]

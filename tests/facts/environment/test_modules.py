@@ -14,16 +14,9 @@ def touch(folder: Path, *names: str) -> str:
 
 
 def test_modules_packages_and_compiled_ones(tmp_path: Path) -> None:
-    site = touch(
-        tmp_path,
-        *(
-            "six.py",
-            "cv2/__init__.py",
-            "google/protobuf/__init__.py",
-            "_cffi.cpython-311-x86_64-linux-gnu.so",
-        ),
-        *("plain.abi3.so", "numpy-2.0.dist-info/RECORD", "a.pth", "__pycache__/x.pyc", "not-a-name.py"),
-    )
+    names = ["six.py", "cv2/__init__.py", "google/protobuf/__init__.py", "plain.abi3.so"]
+    names += ["_cffi.cpython-311-x86_64-linux-gnu.so", "numpy-2.0.dist-info/RECORD", "a.pth"]
+    site = touch(tmp_path, *names, "__pycache__/x.pyc", "not-a-name.py")
     assert importable_names(System(), [site], ()) == ("_cffi", "cv2", "google", "plain", "six")
 
 

@@ -3,6 +3,7 @@
 import ast
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tests.tables import data
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
 
 TABLE = data(__file__)
+DGR = "diff_gaussian_rasterization"
 
 # A rasterizer's Python side in the shape that all of them have; the text is this test's own.
 RASTERIZER: str = TABLE["texts"]["rasterizer"]
@@ -36,7 +38,7 @@ def probe(python: Path) -> EnvironmentFacts:
     return environment.probe(System(), str(python))
 
 
-def package(found: EnvironmentFacts, module: str = "diff_gaussian_rasterization") -> SplatPackage:
+def package(found: EnvironmentFacts, module: str = DGR) -> SplatPackage:
     (item,) = (item for item in found.packages.value if item.module == module)
     return item
 
@@ -52,7 +54,7 @@ def dist_info(site: Path, name: str, version: str = "0.0.0", *files: str, **dire
     return put(site / f"{name}-{version}.dist-info", content)
 
 
-def source_of(folder: Path, text: str = RASTERIZER, name: str = "diff_gaussian_rasterization") -> Path:
+def source_of(folder: Path, text: str = RASTERIZER, name: str = DGR) -> Path:
     return put(folder / name, {"__init__.py": text})
 
 
@@ -63,82 +65,63 @@ def installed(site: Path, **files: str | bytes) -> Distribution:
 
 
 def test_the_face_of_a_package() -> None:
-    found = read_package_source("diff_gaussian_rasterization", RASTERIZER)
-    assert found.native == ("diff_gaussian_rasterization._C",)
+    found = read_package_source(DGR, RASTERIZER)
+    assert found.native == (f"{DGR}._C",)
     assert found.settings == ("image_height", "image_width", "bg", "antialiasing")
-    assert found.settings_defaults == 1
     assert found.forward == ("means3D", "opacities", "shs", "dc")
-    assert found.forward_required == 2
-    assert found.returns == 3
+    assert (found.settings_defaults, found.forward_required, found.returns) == (1, 2, 3)
     assert set(found.exports) == {"rasterize_gaussians", "rasterize_gaussians_backward"}
     assert "SparseGaussianAdam" in found.classes
+    # returns that differ are unknown
+    last = "        return image, radii, depth"
+    text = RASTERIZER.replace(last, f"        if 1:\n            return image\n{last}")
+    assert text != RASTERIZER and read_package_source("m", text).returns is None
 
 
 @pytest.mark.parametrize(("text", "native", "exports"), TABLE["compiled-parts-however-they-are-imported"])
-def test_compiled_parts_however_they_are_imported(
-    text: str, native: tuple[str, ...], exports: tuple[str, ...]
-) -> None:
+def test_imports_of_compiled_parts(text: str, native: tuple[str, ...], exports: tuple[str, ...]) -> None:
     found = read_package_source("m", text)
     assert (found.native, found.exports) == (native, exports)
-
-
-def test_returns_that_differ_are_unknown() -> None:
-    last = "        return image, radii, depth"
-    text = RASTERIZER.replace(last, f"        if 1:\n            return image\n{last}")
-    assert text != RASTERIZER
-    assert read_package_source("m", text).returns is None
 
 
 @needs_gcc
 def test_a_package_with_its_compiled_part(empty_venv: Path, site_packages: Path) -> None:
     lib = torch_in(site_packages)
     source_of(site_packages)
-    built = extension(site_packages, [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
-    name = "diff_gaussian_rasterization"
-    dist_info(site_packages, name, "0.0.0", f"{name}/__init__.py", f"{name}/{built.name}")
+    built = extension(site_packages, [NEW_ABI], lib / "libc10.so", name=DGR)
+    dist_info(site_packages, DGR, "0.0.0", f"{DGR}/__init__.py", f"{DGR}/{built.name}")
     item = package(probe(empty_venv))
-    assert item.distributions == ("diff_gaussian_rasterization",)
-    assert (item.native, item.native_missing) == (("diff_gaussian_rasterization._C",), ())
+    assert (item.distributions, item.native, item.native_missing) == ((DGR,), (f"{DGR}._C",), ())
     assert set(item.exports_missing) == {"rasterize_gaussians", "rasterize_gaussians_backward"}
     with built.open("ab") as file:  # as pybind11 keeps the names of its functions: C strings
         file.write(b"\0rasterize_gaussians\0rasterize_gaussians_backward\0")
     assert package(probe(empty_venv)).exports_missing == ()
 
 
-def test_a_package_without_its_compiled_part(empty_venv: Path, site_packages: Path) -> None:
+def test_packages_that_are_not_whole(empty_venv: Path, site_packages: Path) -> None:
+    """One lacks its compiled part, of one the source is not Python."""
     source_of(site_packages, "from fused_ssim_cuda import fusedssim\n", "fused_ssim")
-    item = package(probe(empty_venv), "fused_ssim")
-    assert item.native_missing == ("fused_ssim_cuda",)
-
-
-def test_a_package_that_is_not_python(empty_venv: Path, site_packages: Path) -> None:
     source_of(site_packages, "<<<<<<< HEAD\n")
-    item = package(probe(empty_venv))
-    assert "not Python" in item.error
-    assert item.settings is None
+    found = probe(empty_venv)
+    assert package(found, "fused_ssim").native_missing == ("fused_ssim_cuda",)
+    assert "not Python" in package(found).error and package(found).settings is None
 
 
 @needs_gcc
-def test_an_editable_install_runs_from_its_source(
-    empty_venv: Path, site_packages: Path, tmp_path: Path
-) -> None:
-    lib = torch_in(site_packages)
-    source = tmp_path / "my source"
+def test_an_editable_install(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    """It runs from its source."""
+    lib, source = torch_in(site_packages), tmp_path / "my source"
     source_of(source)
-    extension(source, [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
-    extension(source / "build" / "lib", [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
-    url = source.as_uri()
-    assert "%20" in url
-    name, link = "diff_gaussian_rasterization", "__editable__.diff_gaussian_rasterization-0.0.0.pth"
-    dist_info(site_packages, name, "0.0.0", link, url=url, dir_info={"editable": True})
+    for folder in (source, source / "build" / "lib"):
+        extension(folder, [NEW_ABI], lib / "libc10.so", name=DGR)
+    how = {"url": source.as_uri(), "dir_info": {"editable": True}}
+    dist_info(site_packages, DGR, "0.0.0", f"__editable__.{DGR}-0.0.0.pth", **how)
     found = probe(empty_venv)
     (item,) = found.distributions.value or ()
-    assert item.editable and not item.source_gone
-    assert item.editable and origin_folder(item) == str(source)
+    assert item.editable and not item.source_gone and origin_folder(item) == str(source)
     (native,) = (one for one in found.extensions.value or () if one.links_torch)
-    assert (native.folder, native.distribution) == (str(source), "diff_gaussian_rasterization")
-    assert native.module == "diff_gaussian_rasterization._C"
-    assert package(found).folder == f"{source}/diff_gaussian_rasterization"
+    assert (native.folder, native.distribution, native.module) == (str(source), DGR, f"{DGR}._C")
+    assert package(found).folder == f"{source}/{DGR}"
 
 
 def test_an_editable_install_whose_source_is_gone(site_packages: Path, tmp_path: Path) -> None:
@@ -164,17 +147,15 @@ def test_an_egg_folder(empty_venv: Path, site_packages: Path) -> None:
     library(egg / "simple_knn" / f"_C.{TAG}.so", (), [NEW_ABI], links=[lib / "libc10.so"])
     found = probe(empty_venv)
     assert [(item.name, item.version) for item in found.distributions.value] == [("simple_knn", "0.0.0")]
-    (native,) = found.extensions.value or ()
-    assert native.module == "simple_knn._C"
     item = package(found, "simple_knn")
     assert (item.distributions, item.native) == (("simple_knn",), ("simple_knn._C",))
 
 
 def test_two_distributions_of_one_module(empty_venv: Path, site_packages: Path) -> None:
     source_of(site_packages)
-    for name in ("diff_gaussian_rasterization", "dgr_mip"):
-        dist_info(site_packages, name, "0.0.0", "diff_gaussian_rasterization/__init__.py")
-    assert set(package(probe(empty_venv)).distributions) == {"diff_gaussian_rasterization", "dgr_mip"}
+    for name in (DGR, "dgr_mip"):
+        dist_info(site_packages, name, "0.0.0", f"{DGR}/__init__.py")
+    assert set(package(probe(empty_venv)).distributions) == {DGR, "dgr_mip"}
 
 
 def test_what_a_record_claims(site_packages: Path) -> None:
@@ -194,12 +175,13 @@ def test_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     # numpy: a namespace package yields to the real one
     here = put(tmp_path / "here", {"torch.py": "", "numpy/x": "", "own.py": ""})
     source_of(here)
-    found = {item.module: item for item in read_shadows(System(), str(here), packages)}
-    assert set(found) == {"diff_gaussian_rasterization", "torch"}
-    assert not found["torch"].native
-    (here / "diff_gaussian_rasterization" / f"_C.{TAG}.so").touch()
-    found = {item.module: item for item in read_shadows(System(), str(here), packages)}
-    assert found["diff_gaussian_rasterization"].native
+
+    def found() -> dict[str, bool]:
+        return {item.module: item.native for item in read_shadows(System(), str(here), packages)}
+
+    assert found() == {DGR: False, "torch": False}
+    (here / DGR / f"_C.{TAG}.so").touch()
+    assert found()[DGR]
     assert read_shadows(System(), str(site_packages), packages) == (), "an installed package hides nothing"
 
 
@@ -224,7 +206,7 @@ TINY = "tiny-1.0.dist-info"
 
 def test_how_it_was_built(tmp_path: Path) -> None:
     found = installed(tmp_path, **{f"{TINY}/splatfix.json": json.dumps(TABLE["manifest"])})
-    assert found.made_by_splatfix == "built"
+    assert found.made_by_splatfix == "built" and found.built
     assert found.built == BuildRecord(
         targets=("sm_120",),
         cuda_mismatch="toolkit 12.8, torch 13.0",
@@ -235,9 +217,7 @@ def test_how_it_was_built(tmp_path: Path) -> None:
     assert from_json(Distribution, json.loads(json.dumps(to_json(found)))) == found
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"built_with": "torch"}', '{"targets": 3}', '{"built_with": [1]}']
-)
+@pytest.mark.parametrize("text", TABLE["damaged-manifests"])
 def test_a_damaged_manifest_still_says_whose_it_is(tmp_path: Path, text: str) -> None:
     found = installed(tmp_path, **{f"{TINY}/splatfix.json": text})
     assert (found.made_by_splatfix, found.built) == ("built", None)
@@ -246,42 +226,38 @@ def test_a_damaged_manifest_still_says_whose_it_is(tmp_path: Path, text: str) ->
 def test_a_drop_in_is_known_by_its_manifest(empty_venv: Path, site_packages: Path) -> None:
     """Its ``_C`` is a Python file, and no compiled part that is missing."""
     put(source_of(site_packages), {"_C.py": "def rasterize_gaussians(): ...\n"})
-    info = dist_info(
-        site_packages, "diff_gaussian_rasterization", "0+s", "diff_gaussian_rasterization/__init__.py"
-    )
+    info = dist_info(site_packages, DGR, "0+s", f"{DGR}/__init__.py")
     assert package(probe(empty_venv)).dropin == ""
-    (info / "splatfix.json").write_text(
-        '{"kind": "drop-in", "replaces": "diff_gaussian_rasterization", "variant": "v1"}'
-    )
+    put(info, {"splatfix.json": f'{{"kind": "drop-in", "replaces": "{DGR}", "variant": "v1"}}'})
     item = package(probe(empty_venv))
-    assert (item.dropin, item.native, item.native_missing) == ("diff_gaussian_rasterization@v1", (), ())
+    assert (item.dropin, item.native, item.native_missing) == (f"{DGR}@v1", (), ())
 
 
 @pytest.mark.parametrize(("named", "held", "code", "error"), TABLE["code-that-a-drop-in-brings"])
-def test_code_that_a_drop_in_brings(
+def test_code_of_a_drop_in(
     tmp_path: Path, named: dict[str, int], held: int, code: tuple[str, ...], error: str
 ) -> None:
     """What a file is named for and what is in it are held together; one kernel's code for several GPUs is one group."""
-    files: dict[str, str | bytes] = {
-        f"{TINY}/splatfix.json": '{"kind": "drop-in", "replaces": "tiny"}',
-        f"{TINY}/RECORD": "".join(f"tiny/{name}.cubin,sha256=,1\n" for name in named),
-    }
+    files: dict[str, str | bytes] = {}
     for name, flags in list(named.items())[:held]:
         forge = ElfForge(machine=190, abi_version=7, flags=flags, dynamic=False)
         files[f"tiny/{name}.cubin"] = forge.build()
-    found = installed(tmp_path, **files)
+    found = drop_in_with(tmp_path, [f"tiny/{name}.cubin" for name in named], files)
     assert tuple(entry.arch for group in found.code for entry in group.entries) == code
     assert len(found.code) == len({name[0] for name in named if code})
     assert error in found.code_error and bool(found.code_error) is bool(error)
 
 
-def test_ptx_that_a_drop_in_brings(tmp_path: Path) -> None:
+def drop_in_with(site: Path, listed: list[str], files: Mapping[str, str | bytes]) -> Distribution:
+    """A drop-in whose RECORD lists these files, and that has those."""
+    record = "".join(f"{name},sha256=,1\n" for name in listed)
+    manifest = '{"kind": "drop-in", "replaces": "tiny"}'
+    return installed(site, **{f"{TINY}/splatfix.json": manifest, f"{TINY}/RECORD": record, **files})
+
+
+def test_ptx_of_a_drop_in(tmp_path: Path) -> None:
     """For a GPU that NVRTC did not know when it was installed."""
-    files = {
-        f"{TINY}/splatfix.json": '{"kind": "drop-in", "replaces": "tiny"}',
-        f"{TINY}/RECORD": "tiny/a-compute_90-1.ptx,sha256=,1\n",
-        "tiny/a-compute_90-1.ptx": ".version 9.0\n.target sm_90\n",
-    }
-    found = installed(tmp_path, **files)
+    name = "tiny/a-compute_90-1.ptx"
+    found = drop_in_with(tmp_path, [name], {name: ".version 9.0\n.target sm_90\n"})
     assert [(entry.kind.value, entry.arch) for entry in found.code[0].entries] == [("ptx", "sm_90")]
     assert found.code_error == ""

@@ -6,21 +6,27 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
 
 from splatfix import facts
-from splatfix.core.errors import SplatfixError
 from splatfix.facts import System
 from splatfix.facts.environment import probe as environment
+from splatfix.model import EnvironmentFacts
 from tests.files import put
 from tests.tables import data
 
-TABLE = data(__file__)
+from .native_files import TAG
 
-SYSTEM = System()
+TABLE = data(__file__)
+Script = Callable[[Path, str], Path]
+
+
+def probe(python: str | Path) -> EnvironmentFacts:
+    return environment.probe(System(), str(python))
 
 
 def other_pythons() -> list[str]:
@@ -33,49 +39,41 @@ def other_pythons() -> list[str]:
 @pytest.mark.parametrize("python", [sys.executable, *other_pythons()])
 def test_every_python_describes_itself(python: str) -> None:
     script = (
-        "import platform, sysconfig; print(platform.python_version(), sysconfig.get_config_var('EXT_SUFFIX'))"
+        "import platform, sysconfig as s; print(platform.python_version(), s.get_config_var('EXT_SUFFIX'))"
     )
     said = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
     if said.returncode != 0 or tuple(map(int, re.findall(r"\d+", said.stdout)[:2])) < (3, 7):
         pytest.skip(f"{python} is no working Python 3.7+")
-    found = environment.probe(SYSTEM, python).interpreter.value
+    found = probe(python).interpreter.value
     version, suffix = said.stdout.split()
     assert found.version == version and suffix.startswith(f".{found.abi_tag}.")
 
 
 def test_this_environment_has_torch_read_as_text() -> None:
     torch = pytest.importorskip("torch")
-    found = environment.probe(SYSTEM, sys.executable)
+    found = probe(sys.executable)
     assert found.torch.value.version == torch.__version__
     assert found.torch.value.cuda == torch.version.cuda
     assert found.torch.value.cxx11_abi == torch.compiled_with_cxx11_abi()
     assert Path(found.torch.value.folder) == Path(torch.__file__).parent
-    assert environment.torch_as_installed(SYSTEM, found)
+    assert environment.torch_as_installed(System(), found)
 
 
 def test_distributions_are_those_importlib_knows() -> None:
     """Asked in a fresh process: in this one other packages may have added folders of their own to the path."""
-    script = (
-        "import importlib.metadata as m, json\n"
-        "print(json.dumps({d.name: d.version for d in m.distributions()}))"
-    )
+    script = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    found = environment.probe(SYSTEM, sys.executable)
-    ours = {canonicalize_name(item.name): item.version for item in found.distributions.value or ()}
+    ours = {canonicalize_name(item.name): item.version for item in probe(sys.executable).distributions.value}
     wanted = {canonicalize_name(name): version for name, version in json.loads(said.stdout).items()}
-    assert wanted
-    assert {name: ours.get(name) for name in wanted} == wanted
+    assert wanted and {name: ours.get(name) for name in wanted} == wanted
 
 
 def test_an_empty_venv(empty_venv: Path) -> None:
-    found = environment.probe(SYSTEM, str(empty_venv))
+    found, folder = probe(empty_venv), str(empty_venv.parent.parent)
     interpreter = found.interpreter.value
     assert interpreter.kind == "venv"
-    folder = str(empty_venv.parent.parent)
     assert all(folder in os.path.realpath(site) for site in interpreter.site_packages), "none of ours"
-    assert found.torch_installed.value is False
-    assert found.torch.value is None
-    assert found.extensions.value == ()
+    assert (found.torch_installed.value, found.torch.value, found.extensions.value) == (False, None, ())
 
 
 @pytest.mark.parametrize(("file", "text", "kind"), TABLE["kinds-of-environments"])
@@ -83,27 +81,23 @@ def test_kinds_of_environments(empty_venv: Path, file: str, text: str, kind: str
     path = empty_venv.parent.parent / file
     path.parent.mkdir(exist_ok=True)
     path.write_text((path.read_text() if path.exists() else "") + text)
-    found = environment.probe(SYSTEM, str(empty_venv))
+    found = probe(empty_venv)
     assert found.interpreter.value.kind == kind
 
 
 @pytest.mark.parametrize(("body", "part"), TABLE["an-interpreter-that-does-not-answer"])
-def test_an_interpreter_that_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, part: str
+def test_a_silent_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script, body: str, part: str
 ) -> None:
     monkeypatch.setattr(environment, "_TIMEOUT", 0.7)
-    broken = tmp_path / "python"
-    broken.write_text(f"#!/bin/sh\n{body}\n")
-    broken.chmod(0o755)
-    found = environment.probe(SYSTEM, str(broken))
-    assert found.interpreter.value is None
-    assert part in found.interpreter.error
+    found = probe(script(tmp_path / "python", f"#!/bin/sh\n{body}\n"))
+    assert found.interpreter.value is None and part in found.interpreter.error
     assert found.extensions.value is None
 
 
 def test_chatter_before_the_answer_does_not_hide_it(empty_venv: Path, site_packages: Path) -> None:
     (site_packages / "sitecustomize.py").write_text("print('welcome'); print('{}')")
-    found = environment.probe(SYSTEM, str(empty_venv))
+    found = probe(empty_venv)
     assert found.interpreter.value is not None
 
 
@@ -120,53 +114,39 @@ def test_a_torch_that_breaks_at_import_is_seen(
     """Its files are not as pip installed them, so it is imported in a child to see what happens."""
     fake_torch(site_packages, body)
     found = facts.gather(str(empty_venv)).environment
-    assert found.torch.value.version == "2.9.0+cu128"
-    assert "libtorch_cuda" in found.torch.value.code_error
-    (probe,) = found.imports
-    assert (probe.module, probe.ok, probe.outcome) == ("torch", False, outcome)
-    assert detail in probe.detail
+    assert found.torch.value.version == "2.9.0+cu128" and "libtorch_cuda" in found.torch.value.code_error
+    (seen,) = found.imports
+    assert (seen.module, seen.ok, seen.outcome) == ("torch", False, outcome) and detail in seen.detail
 
 
 def test_a_torch_whose_version_file_is_damaged(empty_venv: Path, site_packages: Path) -> None:
     fake_torch(site_packages, "", version="__version__ = (")
-    found = environment.probe(SYSTEM, str(empty_venv))
-    assert found.torch_installed.value is True
-    assert found.torch.value is None
-    assert "damaged" in found.torch.error
+    found = probe(empty_venv)
+    assert (found.torch_installed.value, found.torch.value) == (True, None) and "damaged" in found.torch.error
 
 
 def test_a_module_that_hangs(empty_venv: Path, site_packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_IMPORT_TIMEOUT", 0.7)
-    (site_packages / "sleepy.py").write_text("import time; time.sleep(60)")
-    probe = environment.try_import(SYSTEM, str(empty_venv), "sleepy")
-    assert (probe.ok, probe.outcome) == (False, "timeout")
+    put(site_packages, {"sleepy.py": "import time; time.sleep(60)"})
+    seen = environment.try_import(System(), str(empty_venv), "sleepy")
+    assert (seen.ok, seen.outcome) == (False, "timeout")
 
 
 def test_a_damaged_module_is_a_fact_with_its_error(empty_venv: Path, site_packages: Path) -> None:
-    tag = f"cpython-{sys.version_info.major}{sys.version_info.minor}-x86_64-linux-gnu"
-    put(site_packages, {f"pkg/_C.{tag}.so": b"\x7fELF" + b"\x02" * 40})
-    found = environment.probe(SYSTEM, str(empty_venv))
-    (extension,) = found.extensions.value
-    assert extension.error
-    assert extension.module == "pkg._C"
-
-
-def test_facts_of_a_newer_splatfix_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "facts.json").write_text('{"schema_version": 99}')
-    with pytest.raises(SplatfixError) as caught:
-        facts.load(tmp_path / "facts.json")
-    assert caught.value.code == "facts-too-new"
+    put(site_packages, {f"pkg/_C.{TAG}.so": b"\x7fELF" + b"\x02" * 40})
+    (extension,) = probe(empty_venv).extensions.value
+    assert extension.error and extension.module == "pkg._C"
 
 
 def test_what_torchs_builder_imports(empty_venv: Path, site_packages: Path) -> None:
     fake_torch(site_packages, "")
-    text = "import setuptools\ndef f():\n    from pkg_resources import packaging  # type: ignore\n"
-    put(site_packages, {"torch/utils/cpp_extension.py": text})
-    found = environment.probe(SYSTEM, str(empty_venv))
-    assert found.torch.value.builder_imports == ("pkg_resources", "pkg_resources.packaging", "setuptools")
-    put(
-        site_packages,
-        {"torch/utils/cpp_extension.py": "import setuptools\n# from pkg_resources import packaging\n"},
-    )
-    found = environment.probe(SYSTEM, str(empty_venv))
-    assert found.torch.value.builder_imports == ("setuptools",)
+    pkg_resources = "from pkg_resources import packaging"
+    for text, names in (
+        (
+            f"def f():\n    {pkg_resources}  # type: ignore\n",
+            ("pkg_resources", "pkg_resources.packaging", "setuptools"),
+        ),
+        (f"# {pkg_resources}\n", ("setuptools",)),
+    ):
+        put(site_packages, {"torch/utils/cpp_extension.py": f"import setuptools\n{text}"})
+        assert probe(empty_venv).torch.value.builder_imports == names

@@ -9,6 +9,7 @@ from splatfix.facts.system.live import System
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
 from splatfix.model import AlteredFile, Distribution, SplatPackage
+from tests.files import put
 
 LISTED = {
     "torch/utils/cpp_extension.py": b"def check():\n    raise RuntimeError\n",
@@ -21,14 +22,12 @@ LISTED = {
 
 def installed(site: Path) -> Distribution:
     """A torch of these files, with its RECORD."""
-    lines = []
+    put(site, LISTED)
+    record = ""
     for path, content in LISTED.items():
-        (site / path).parent.mkdir(parents=True, exist_ok=True)
-        (site / path).write_bytes(content)
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
-        lines.append(f"{path},sha256={digest},{len(content)}\n")
-    (site / "torch-2.13.0.dist-info").mkdir()
-    (site / "torch-2.13.0.dist-info" / "RECORD").write_text("".join(lines))
+        record += f"{path},sha256={digest},{len(content)}\n"
+    put(site, {"torch-2.13.0.dist-info/RECORD": record})
     return Distribution("torch", "2.13.0", str(site))
 
 
@@ -36,11 +35,9 @@ def test_files_are_compared_with_their_record(tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     torch = installed(site)
     assert list(altered_files(System(), [torch], ())) == []
-    (site / "torch/utils/cpp_extension.py").write_bytes(b"def check():\n    pass\n")
-    (site / "torch/optim/adam.py").write_bytes(b"beta = 0.1\n")
+    others = {"utils/cpp_extension.py": "def check():\n    pass\n", "optim/adam.py": "beta = 0.1\n"}
+    put(site / "torch", {**others, "lib/libtorch_cpu.so": b"\x7fELF", "onnx/symbolic.py": ""})
     (site / "torch/optim/sgd.py").unlink()
-    (site / "torch/lib/libtorch_cpu.so").write_bytes(b"\x7fELF")
-    (site / "torch/onnx/symbolic.py").write_bytes(b"")
     system = RecordingSystem(System(env={}), tmp_path / "recorded")
     altered = tuple(altered_files(system, [torch], ()))
     assert {item.path: item.found for item in altered} == {
@@ -62,9 +59,8 @@ def test_editable_installs_and_other_packages_are_passed_over(tmp_path: Path) ->
     assert not list(altered_files(System(), [editable], ()))
     (tmp_path / "torch-2.13.0.dist-info").rename(tmp_path / "simple_knn-1.dist-info")
     knn = Distribution("simple_knn", "1", location)
-    assert not list(altered_files(System(), [torch, knn], ())), (
-        "one has no RECORD, the other is no splatting package"
-    )
+    # one has no RECORD, the other is no splatting package
+    assert not list(altered_files(System(), [torch, knn], ()))
     package = SplatPackage("simple_knn", location, ("simple_knn",))
     (item,) = altered_files(System(), [knn], [package])
     assert item == AlteredFile("simple_knn", "1", "torch/optim/adam.py", "not there")

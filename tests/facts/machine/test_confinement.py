@@ -13,27 +13,18 @@ from tests.facts.conftest import MachineOf
 from tests.tables import data
 
 RECORDED = json.loads(Path(__file__).with_name("containers.json").read_text(encoding="utf-8"))["containers"]
-FIND = (
-    *("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c", "!", "(", "-readable"),
-    *("-writable", ")"),
-)
+FIND = "find /dev -maxdepth 1 -name nvidia* -type c ! ( -readable -writable )"
 TABLE = data(__file__)
 
 
-def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:
+def recorded(machine_of: MachineOf, name: str) -> PlaybackSystem:
     row = RECORDED[name]
-    return machine_of(
-        files={**row["files"], **more.pop("files", {})},
-        commands={FIND: row.get("find", "")},
-        exists=row.get("exists", []),
-        **more,
-    )
+    commands = {FIND: row.get("find", "")}
+    return machine_of(files=row["files"], commands=commands, exists=row.get("exists", []))
 
 
 @pytest.mark.parametrize(("name", "kind", "given"), TABLE["started-with"])
-def test_what_real_containers_were_started_with(
-    name: str, kind: str, given: dict[str, Any], machine_of: MachineOf
-) -> None:
+def test_real_containers(name: str, kind: str, given: dict[str, Any], machine_of: MachineOf) -> None:
     facts = probe.probe(recorded(machine_of, name))
     assert facts.container == kind, RECORDED[name]["start"]
     assert facts.confinement.value == Confinement(**given)
@@ -41,9 +32,8 @@ def test_what_real_containers_were_started_with(
 
 def test_outside_of_a_container_nothing_is_asked(machine_of: MachineOf) -> None:
     mounts = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n23 22 0:20 / /dev/shm rw - tmpfs tmpfs rw\n"
-    facts = probe.probe(
-        machine_of(files={"/proc/self/mountinfo": mounts, "/proc/1/cgroup": "0::/init.scope\n"})
-    )
+    files = {"/proc/self/mountinfo": mounts, "/proc/1/cgroup": "0::/init.scope\n"}
+    facts = probe.probe(machine_of(files=files))
     assert facts.container is None and facts.confinement.value is None
 
 

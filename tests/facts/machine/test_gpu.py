@@ -15,12 +15,8 @@ CUDA = ("py", "{splatfix}/facts/machine/probe_cuda.py", "libcuda.so.1")
 
 
 def bus(slot: str, vendor: str, device: str, kind: str = "0x030000") -> dict[str, str]:
-    base = f"/sys/bus/pci/devices/{slot}"
-    return {
-        f"{base}/vendor": f"0x{vendor}\n",
-        f"{base}/device": f"0x{device}\n",
-        f"{base}/class": f"{kind}\n",
-    }
+    said = {"vendor": f"0x{vendor}", "device": f"0x{device}", "class": kind}
+    return {f"/sys/bus/pci/devices/{slot}/{name}": f"{text}\n" for name, text in said.items()}
 
 
 def test_a_size_that_nvml_does_not_know_is_cudas(machine_of: MachineOf) -> None:
@@ -34,40 +30,29 @@ def test_a_size_that_nvml_does_not_know_is_cudas(machine_of: MachineOf) -> None:
 
 
 def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
-    text = "Model: \t\t NVIDIA GeForce RTX 3090\nIRQ:   \t\t 92\nGPU UUID: \t GPU-00000000-0000-0000-0000-000000000001\n"
-    files = {
-        "/proc/driver/nvidia/gpus/0000:01:00.0/information": text,
-        "/sys/module/nvidia/version": "535.183.01\n",
-        **bus("0000:01:00.0", "10de", "2204"),
-    }
+    name = "NVIDIA GeForce RTX 3090"
+    text = f"Model: \t\t {name}\nIRQ:   \t\t 92\nGPU UUID: \t GPU-00000000-0000-0000-0000-000000000001\n"
+    files = {"/proc/driver/nvidia/gpus/0000:01:00.0/information": text}
+    files |= {"/sys/module/nvidia/version": "535.183.01\n", **bus("0000:01:00.0", "10de", "2204")}
     seen = gpus.probe(machine_of(files=files))
-    assert [(g.name, g.cc, g.pci_id) for g in seen.gpus.value or ()] == [
-        ("NVIDIA GeForce RTX 3090", "8.6", "10de:2204")
-    ]
-    assert (seen.driver.value.version, seen.driver.value.open_module) == ("535.183.01", None), (
-        "/sys does not tell openness"
-    )
+    assert [(g.name, g.cc, g.pci_id) for g in seen.gpus.value or ()] == [(name, "8.6", "10de:2204")]
+    # /sys does not tell openness
+    assert (seen.driver.value.version, seen.driver.value.open_module) == ("535.183.01", None)
 
 
 @pytest.mark.parametrize(("line", "version", "is_open"), TABLE["lines-of-proc-driver-nvidia-version"])
-def test_lines_of_proc_driver_nvidia_version(
-    machine_of: MachineOf, line: str, version: str, is_open: bool
-) -> None:
+def test_version_of_proc_driver(machine_of: MachineOf, line: str, version: str, is_open: bool) -> None:
     files = {"/proc/driver/nvidia/version": f"NVRM version: {line}\nGCC version: x\n"}
     driver = gpus.probe(machine_of(files=files)).driver.value
     assert (driver.version, driver.open_module) == (version, is_open)
 
 
 @pytest.mark.parametrize(("vendor", "device", "name", "cc"), TABLE["cards-by-their-pci-id"])
-def test_cards_by_their_pci_id(
-    machine_of: MachineOf, vendor: str, device: str, name: str, cc: str | None
-) -> None:
-    (card,) = pci.cards(machine_of(files=bus("0000:01:00.0", vendor, device)))
+def test_pci_ids(machine_of: MachineOf, vendor: str, device: str, name: str, cc: str | None) -> None:
+    """Audio functions and bridges are no cards."""
+    files = {**bus("0000:01:00.0", vendor, device), **bus("0000:01:00.1", "10de", "22e9", "0x040300")}
+    (card,) = pci.cards(machine_of(files=files))
     assert (card.name, card.cc) == (name, cc)
-
-
-def test_audio_functions_and_bridges_are_no_cards(machine_of: MachineOf) -> None:
-    assert pci.cards(machine_of(files=bus("0000:01:00.1", "10de", "22e9", "0x040300"))) == ()
 
 
 def test_programs_that_ask_eight_sleeping_gpus_have_time(machine_of: MachineOf) -> None:

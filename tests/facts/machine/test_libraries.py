@@ -15,9 +15,7 @@ TABLE = data(__file__)
 
 
 @pytest.mark.parametrize(("question", "given", "value"), TABLE["looks"])
-def test_what_lies_around_a_build(
-    machine_of: MachineOf, question: str, given: dict[str, Any], value: object
-) -> None:
+def test_around_a_build(machine_of: MachineOf, question: str, given: dict[str, Any], value: object) -> None:
     found = getattr(look, question)(machine_of(**given)).value
     assert to_json(found) == json.loads(json.dumps(value))
 

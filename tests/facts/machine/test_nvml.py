@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 import types
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from splatfix.facts.machine import nvml
 from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import _PAGE, _TICKS, alive, host_use
 from splatfix.model import Fact
+from tests.facts.conftest import MachineOf
 
 library_is_there = nvml._library_is_there
 
@@ -33,22 +33,21 @@ class NVMLError(Exception):
 
 def binding(**answers: Any) -> types.ModuleType:
     """A pynvml whose calls give what is named (of a function, its result), and fail with "not supported" otherwise."""
+    answers = {"nvmlInit": None, "nvmlShutdown": None, **answers}
 
     class Binding(types.ModuleType):
+        NVMLError = NVMLError
+
         def __getattr__(self, name: str) -> Any:
             def answer(*arguments: Any) -> Any:
-                if name not in answers:
-                    raise NVMLError
-                if isinstance(answers[name], Exception):
-                    raise answers[name]
-                return answers[name](*arguments) if callable(answers[name]) else answers[name]
+                said = answers.get(name, NVMLError())
+                if isinstance(said, Exception):
+                    raise said
+                return said(*arguments) if callable(said) else said
 
             return answer
 
-    answers = {"nvmlInit": None, "nvmlShutdown": None, **answers}
-    module = Binding("pynvml")
-    module.NVMLError = NVMLError  # type: ignore[attr-defined]
-    return module
+    return Binding("pynvml")
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, **calls: Any) -> dict[str, Any]:
@@ -56,27 +55,26 @@ def ask(monkeypatch: pytest.MonkeyPatch, **calls: Any) -> dict[str, Any]:
     return nvml.ask()
 
 
-def instance(_: str, place: int) -> str:
-    if place != 1:
-        raise NVMLError(6)  # not found: places may be empty
-    return "instance 1"
-
-
 def test_a_card_cut_into_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    def instance(_: str, place: int) -> str:
+        if place != 1:
+            raise NVMLError(6)  # not found: places may be empty
+        return "instance 1"
+
     names = {"card": "NVIDIA A100-SXM4-40GB", "instance 1": "NVIDIA A100-SXM4-40GB MIG 1g.5gb"}
     reply = ask(
         monkeypatch,
-        nvmlDeviceGetCount=lambda: 1,
-        nvmlDeviceGetHandleByIndex=lambda _: "card",
+        nvmlDeviceGetCount=1,
+        nvmlDeviceGetHandleByIndex="card",
         nvmlDeviceGetName=lambda handle: names[handle],
-        nvmlDeviceGetMigMode=lambda _: [1, 1],
-        nvmlDeviceGetMaxMigDeviceCount=lambda _: 3,
+        nvmlDeviceGetMigMode=[1, 1],
+        nvmlDeviceGetMaxMigDeviceCount=3,
         nvmlDeviceGetMigDeviceHandleByIndex=instance,
-        nvmlDeviceGetCudaComputeCapability=lambda _: (8, 0),
-        nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(total=40, free=30),
-        nvmlDeviceGetPciInfo=lambda _: SimpleNamespace(busId="00000000:07:00.0"),
+        nvmlDeviceGetCudaComputeCapability=(8, 0),
+        nvmlDeviceGetMemoryInfo=SimpleNamespace(total=40, free=30),
+        nvmlDeviceGetPciInfo=SimpleNamespace(busId="00000000:07:00.0"),
         nvmlDeviceGetTotalEccErrors=lambda _, kind, since: 10 * kind + since,
-        nvmlDeviceGetRemappedRows=lambda _: [0, 1, 1, 0],
+        nvmlDeviceGetRemappedRows=[0, 1, 1, 0],
     )
     (gpu,) = reply["gpus"]
     assert (gpu["uncorrected_errors"], gpu["remap_pending"], gpu["remap_failed"]) == (10, True, False)
@@ -85,18 +83,19 @@ def test_a_card_cut_into_instances(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_answered_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    reply = ask(monkeypatch, nvmlDeviceGetCount=lambda: 1, nvmlDeviceGetHandleByIndex=lambda _: "card")
-    assert reply["driver"] is None
+    reply = ask(monkeypatch, nvmlDeviceGetCount=1, nvmlDeviceGetHandleByIndex="card")
     (gpu,) = reply["gpus"]
     assert {gpu[name] for name in ("name", "cc", "memory_total", "bus_id", "uuid", "mig")} == {None}
+    assert reply["driver"] is None
+    assert NvmlMeter().read() == (GpuUse(0, "unknown", None, None, None, {}),)
 
 
-def test_a_card_that_gives_no_handle_is_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ask(monkeypatch, nvmlDeviceGetCount=lambda: 1)["gpus"] == [{"index": 0, "error_code": 3}]
-
-
-def test_a_start_that_fails_is_told_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_told_with_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card that gives no handle is still counted."""
+    assert ask(monkeypatch, nvmlDeviceGetCount=1)["gpus"] == [{"index": 0, "error_code": 3}]
     assert ask(monkeypatch, nvmlInit=NVMLError(18)) == {"error": "error 18", "error_code": 18}
+    meter = NvmlMeter()
+    assert meter.read() == () and meter.problem == "NVML: error 18"
 
 
 def test_a_library_off_the_loaders_path_is_loaded_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,51 +110,34 @@ def test_a_library_off_the_loaders_path_is_loaded_by_hand(monkeypatch: pytest.Mo
     assert library_is_there() and loaded[1] == "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 
 
-def process(pid: int, memory: int | None) -> types.SimpleNamespace:
-    return types.SimpleNamespace(pid=pid, usedGpuMemory=memory)
-
-
-CARD: dict[str, Any] = {
-    "nvmlInit": None,
-    "nvmlDeviceGetCount": 1,
-    "nvmlDeviceGetHandleByIndex": "handle",
-    "nvmlDeviceGetName": "NVIDIA GeForce RTX 5090",
-    "nvmlDeviceGetUUID": "GPU-1",
-    "nvmlDeviceGetMemoryInfo": types.SimpleNamespace(total=32 << 30, used=9 << 30),
-    "nvmlDeviceGetUtilizationRates": types.SimpleNamespace(gpu=93, memory=41),
-    "nvmlDeviceGetComputeRunningProcesses_v3": [process(10, 5 << 30), process(11, None)],
-    "nvmlDeviceGetGraphicsRunningProcesses_v3": [process(10, 5 << 30), process(12, 1 << 30)],
-}
-
-
 def test_a_card_with_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", binding(**CARD))
-    meter = NvmlMeter()
-    expected = {10: 5 << 30, 11: None, 12: 1 << 30}
-    assert meter.read() == (GpuUse(0, "NVIDIA GeForce RTX 5090", 32 << 30, 9 << 30, 93, expected, "GPU-1"),)
+    twice = SimpleNamespace(pid=10, usedGpuMemory=5 << 30)
+    hidden = SimpleNamespace(pid=11, usedGpuMemory=None)
+    drawing = SimpleNamespace(pid=12, usedGpuMemory=1 << 30)
+    card = {
+        "nvmlDeviceGetCount": 1,
+        "nvmlDeviceGetHandleByIndex": "handle",
+        "nvmlDeviceGetName": "NVIDIA GeForce RTX 5090",
+        "nvmlDeviceGetUUID": "GPU-1",
+        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=32 << 30, used=9 << 30),
+        "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=93, memory=41),
+        "nvmlDeviceGetComputeRunningProcesses_v3": [twice, hidden],
+        "nvmlDeviceGetGraphicsRunningProcesses_v3": [twice, drawing],
+    }
+    monkeypatch.setitem(sys.modules, "pynvml", binding(**card))
+    meter, processes = NvmlMeter(), {10: 5 << 30, 11: None, 12: 1 << 30}
+    assert meter.read() == (GpuUse(0, "NVIDIA GeForce RTX 5090", 32 << 30, 9 << 30, 93, processes, "GPU-1"),)
     assert meter.problem == ""
-
-
-def test_what_the_driver_does_not_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    little = {name: CARD[name] for name in ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")}
-    monkeypatch.setitem(sys.modules, "pynvml", binding(**little))
-    assert NvmlMeter().read() == (GpuUse(0, "unknown", None, None, None, {}),)
-
-
-def test_no_driver_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", binding(nvmlInit=NVMLError(9)))
-    meter = NvmlMeter()
-    assert meter.read() == () and meter.problem == "NVML: error 9"
 
 
 def test_a_driver_that_hangs_is_given_up_and_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = threading.Event()
-    played = binding(**{**CARD, "nvmlDeviceGetCount": lambda: hanging.wait(30)})
-    monkeypatch.setitem(sys.modules, "pynvml", played)
+    monkeypatch.setitem(sys.modules, "pynvml", binding(nvmlDeviceGetCount=lambda: hanging.wait(30)))
     monkeypatch.setattr(nvml, "_TIMEOUT", 0.1)
-    meter = NvmlMeter()
-    assert meter.read() == () and meter.problem == "NVML: no answer within 0.1 s"
+    meter, problem = NvmlMeter(), "NVML: no answer within 0.1 s"
+    assert meter.read() == () and meter.problem == problem
     assert meter.read() == ()
+    assert nvml.ask() == {"error": problem, "error_code": None}
     hanging.set()
 
 
@@ -163,31 +145,17 @@ def stat(name: str, state: str, parent: int, user: int, system: int, pages: int)
     return f"1 ({name}) {state} {parent} " + "0 " * 9 + f"{user} {system} " + "0 " * 8 + f"{pages} 0\n"
 
 
-class Proc(System):
-    """A recorded /proc."""
-
-    def __init__(self, files: dict[str, str]) -> None:
-        super().__init__()
-        self.files = {f"/proc/{pid}/stat": content for pid, content in files.items()}
-
-    def read(self, path: str) -> str | None:
-        return self.files.get(path)
-
-    def listdir(self, path: str) -> tuple[str, ...]:
-        return (*(name.split("/")[2] for name in self.files), "self", "meminfo") if path == "/proc" else ()
-
-
-def test_a_family_is_summed_over_all_generations() -> None:
-    machine = Proc(
-        {
-            "100": stat("python (train) x", "R", 1, 2 * _TICKS, _TICKS, 1000),
-            "101": stat("loader", "S", 100, _TICKS, 0, 200),
-            "90": stat("grandchild with a lower number", "S", 101, 0, 0, 30),
-            "102": stat("ended", "Z", 100, 99 * _TICKS, 0, 9999),
-            "200": stat("stranger", "R", 1, 50 * _TICKS, 0, 5000),
-            "300": "cut short",
-        }
-    )
+def test_a_family_is_summed_over_all_generations(machine_of: MachineOf) -> None:
+    processes = {
+        100: stat("python (train) x", "R", 1, 2 * _TICKS, _TICKS, 1000),
+        101: stat("loader", "S", 100, _TICKS, 0, 200),
+        90: stat("grandchild with a lower number", "S", 101, 0, 0, 30),
+        102: stat("ended", "Z", 100, 99 * _TICKS, 0, 9999),
+        200: stat("stranger", "R", 1, 50 * _TICKS, 0, 5000),
+        300: "cut short",
+    }
+    files = {f"/proc/{pid}/stat": content for pid, content in processes.items()}
+    machine = machine_of(files={**files, "/proc/self/stat": "", "/proc/meminfo": ""})
     use = host_use(machine, 100)
     assert use is not None and set(use.processes) == {90, 100, 101}
     assert (use.rss, use.cpu_seconds) == (1230 * _PAGE, 4.0)
@@ -212,20 +180,13 @@ def test_a_process_agrees_with_the_system() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "seconds"), [(0, 10.0), (1, 10.0), (8, 38.0)])
-def test_sleeping_gpus_are_waited_for(
-    gpus: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sleeping_gpus(gpus: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is woken in turn where no persistence daemon keeps them awake."""
     for number in range(gpus):
         (tmp_path / f"0000:0{number}:00.0").mkdir()
     limits: list[float] = []
-
-    def within(limit: float, work: Callable[[], Any]) -> Fact[Any]:
-        limits.append(limit)
-        return Fact(work())
-
     monkeypatch.setattr(nvml, "PROC_GPUS", str(tmp_path if gpus else tmp_path / "none"))
-    monkeypatch.setattr(nvml, "within", within)
+    monkeypatch.setattr(nvml, "within", lambda limit, work: limits.append(limit) or Fact(work()))
     ask(monkeypatch)
     NvmlMeter().read()
     assert limits == [seconds] * 3

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from splatfix.facts import System
 from splatfix.facts.machine import toolkits
 from splatfix.facts.system.playback import PlaybackSystem
-from splatfix.model import Fact, Toolkit
+from splatfix.model import Toolkit
 from tests.facts.conftest import MachineOf
 from tests.files import put
 from tests.tables import data
@@ -31,58 +32,48 @@ def toolkit(tmp_path: Path, script: Script) -> Path:
     root = tmp_path / "cuda-13.0"
     script(root / "bin" / "nvcc", TEXTS["nvcc-13"])
     parts = ["bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc"]
-    parts += ["lib64/libcudart.so"] + [
-        f"include/{header}" for header in toolkits.NEEDED_HEADERS if header != "cusparse.h"
-    ]
+    headers = [name for name in toolkits.NEEDED_HEADERS if name != "cusparse.h"]
+    parts += ["lib64/libcudart.so", *(f"include/{name}" for name in headers)]
     return put(root, {**dict.fromkeys(parts, ""), "include/crt/host_config.h": TEXTS["host-config"]})
+
+
+def found_at(root: Path, **env: str) -> Toolkit:
+    """The toolkit of this folder, as it is found under these variables."""
+    result = toolkits.probe(system(**env))
+    return next(item for item in result.value or () if Path(item.root) == root)
 
 
 def system(**env: str) -> System:
     return System(env={"PATH": "/usr/bin:/bin", **env})
 
 
-def found_at(result: Fact[tuple[Toolkit, ...]], root: Path) -> Toolkit:
-    return next(item for item in result.value or () if Path(item.root) == root)
-
-
-def test_a_toolkit_describes_itself(toolkit: Path) -> None:
-    item = found_at(toolkits.probe(system(CUDA_HOME=str(toolkit))), toolkit)
-    assert item.version == "13.0.88"
-    assert item.archs == ("sm_75", "sm_80", "sm_90", "sm_120")
+def test_a_toolkit_describes_itself(toolkit: Path, script: Script) -> None:
+    item = found_at(toolkit, CUDA_HOME=str(toolkit))
+    assert (item.version, item.archs) == ("13.0.88", ("sm_75", "sm_80", "sm_90", "sm_120"))
     assert (item.gcc_max, item.clang_max) == (15, 20)
-    assert item.missing == ("include/cusparse.h",)
-    assert item.found_via == ("CUDA_HOME",)
-
-
-def test_a_wrapper_script_is_seen_through(toolkit: Path, tmp_path: Path, script: Script) -> None:
-    wrapper = script(tmp_path / "local" / "bin" / "nvcc", f'#!/bin/sh\nexec {toolkit}/bin/nvcc "$@"\n')
-    machine = system(PATH=f"{wrapper.parent}:/usr/bin:/bin")
-    item = found_at(toolkits.probe(machine), toolkit)
-    assert (item.wrapper, item.on_path) == (str(wrapper), (str(wrapper),))
-    choice = toolkits.torch_choice(machine, torch_is_cuda=True)
-    local = str(tmp_path / "local")
-    assert (choice.root, choice.real_root, choice.has_headers) == (local, str(toolkit), False)
-
-
-def test_a_link_is_seen_through(toolkit: Path, tmp_path: Path) -> None:
-    link = tmp_path / "local" / "bin" / "nvcc"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(toolkit / "bin" / "nvcc")
-    item = found_at(toolkits.probe(system(PATH=f"{link.parent}:/usr/bin:/bin")), toolkit)
-    assert item.wrapper is None and len(item.on_path) == 1
-
-
-def test_an_nvcc_that_hangs_or_fails_is_told(toolkit: Path, script: Script) -> None:
+    assert (item.missing, item.found_via) == (("include/cusparse.h",), ("CUDA_HOME",))
     script(toolkit / "bin" / "nvcc", "#!/bin/sh\necho broken >&2; exit 3\n")
-    item = found_at(toolkits.probe(system(CUDA_HOME=str(toolkit))), toolkit)
-    assert item.version is None
-    assert "exit code 3: broken" in item.error
+    item = found_at(toolkit, CUDA_HOME=str(toolkit))
+    assert item.version is None and "exit code 3: broken" in item.error
+
+
+def test_wrapper_scripts_and_links_are_seen_through(toolkit: Path, tmp_path: Path, script: Script) -> None:
+    local = tmp_path / "local"
+    path = f"{local}/bin:/usr/bin:/bin"
+    wrapper = script(local / "bin" / "nvcc", f'#!/bin/sh\nexec {toolkit}/bin/nvcc "$@"\n')
+    item = found_at(toolkit, PATH=path)
+    assert (item.wrapper, item.on_path) == (str(wrapper), (str(wrapper),))
+    choice = toolkits.torch_choice(system(PATH=path), torch_is_cuda=True)
+    assert (choice.root, choice.real_root, choice.has_headers) == (str(local), str(toolkit), False)
+    wrapper.unlink()
+    wrapper.symlink_to(toolkit / "bin" / "nvcc")
+    item = found_at(toolkit, PATH=path)
+    assert item.wrapper is None and len(item.on_path) == 1
 
 
 def test_a_cpu_build_of_torch_chooses_nothing(toolkit: Path) -> None:
     choice = toolkits.torch_choice(system(CUDA_HOME=str(toolkit)), torch_is_cuda=False)
-    assert choice.root is None
-    assert "without CUDA" in choice.rule
+    assert choice.root is None and "without CUDA" in choice.rule
 
 
 def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script) -> None:
@@ -94,20 +85,11 @@ def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script)
     paths.append(f"/no/such:{toolkit}/bin")
     values = [None, "", str(toolkit), "/no/such/folder"]
     grid = []
-    for path in paths:
-        for home in values:
-            for other in values:
-                env = {"PATH": path}
-                env.update({"CUDA_HOME": home} if home is not None else {})
-                env.update({"CUDA_PATH": other} if other is not None else {})
-                grid.append(env)
-    done = subprocess.run(
-        [sys.executable, "-c", TEXTS["ask-torch"], json.dumps(grid)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    for path, home, other in product(paths, values, values):
+        env = {"PATH": path, "CUDA_HOME": home, "CUDA_PATH": other}
+        grid.append({name: value for name, value in env.items() if value is not None})
+    argv = [sys.executable, "-c", TEXTS["ask-torch"], json.dumps(grid)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
     wanted = json.loads(done.stdout.splitlines()[-1])
     ours = [toolkits.torch_choice(System(env=env), torch_is_cuda=True).root for env in grid]
     assert list(zip(ours, grid, strict=True)) == list(zip(wanted, grid, strict=True))
@@ -116,17 +98,13 @@ def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script)
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
 def test_the_real_nvcc_of_this_machine() -> None:
-    machine = System()
-    nvcc = shutil.which("nvcc")
-    root = toolkits.ask_root(machine, nvcc)
+    nvcc = str(shutil.which("nvcc"))
+    root = toolkits.ask_root(System(), nvcc)
     assert Path(root, "bin", "nvcc").exists()
-    item = found_at(toolkits.probe(machine), Path(os.path.realpath(root)))
-    assert item.version is not None
-    assert (
-        item.version in subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    )
+    item = found_at(Path(os.path.realpath(root)), **os.environ)
+    said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    assert item.version and item.version in said and isinstance(item.gcc_max, int)
     assert "sm_120" in item.archs or item.version < "12.8"
-    assert isinstance(item.gcc_max, int)
 
 
 VERSION = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 12.4, V12.4.131\n"

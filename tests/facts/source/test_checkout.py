@@ -16,27 +16,26 @@ from tests.files import put
 from tests.tables import data
 
 TABLE = data(__file__)
-GIT_ENV = {
-    "GIT_AUTHOR_NAME": "t",
-    "GIT_AUTHOR_EMAIL": "t@example.org",
-    "GIT_COMMITTER_NAME": "t",
-    "GIT_COMMITTER_EMAIL": "t@example.org",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_SYSTEM": os.devnull,
-}
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
 def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", "-c", "protocol.file.allow=always", *words],
-        cwd=folder,
-        text=True,
-        check=True,
-        capture_output=True,
-        env={**os.environ, **GIT_ENV},
-    )
-    return done.stdout.strip()
+    names = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+    person = dict.fromkeys(names, "t@example.org")
+    config = dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull)
+    argv = ["git", "-c", "protocol.file.allow=always", "-C", str(folder), *words]
+    env = {**os.environ, **person, **config}
+    return subprocess.run(argv, text=True, check=True, capture_output=True, env=env).stdout.strip()
+
+
+def committed(root: Path, files: dict[str, str]) -> Path:
+    """A repository with these files, in one commit more."""
+    put(root, files)
+    if not (root / ".git").exists():
+        git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "one")
+    return root
 
 
 def read(root: Path) -> Checkout:
@@ -47,30 +46,20 @@ def read(root: Path) -> Checkout:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    root = put(tmp_path / "stack", {"train.py": "print(1)\n"})
-    git(root, "init", "-q", "-b", "main")
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "one")
-    return root
+    return committed(tmp_path / "stack", {"train.py": "print(1)\n"})
 
 
 @needs_git
-def test_the_commit_is_that_of_git(repository: Path) -> None:
+def test_the_commit_is_that_of_git(repository: Path, tmp_path: Path) -> None:
     head = git(repository, "rev-parse", "HEAD")
     assert read(repository).commit == head
     git(repository, "pack-refs", "--all")
     assert read(repository).commit == head, "also from packed-refs"
     git(repository, "checkout", "-q", "--detach")
     assert read(repository).commit == head
-
-
-@needs_git
-def test_a_worktree_knows_its_commit(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
-    put(tmp_path / "side", {"more.py": ""})
-    git(tmp_path / "side", "add", ".")
-    git(tmp_path / "side", "commit", "-q", "-m", "two")
-    assert read(tmp_path / "side").commit == git(tmp_path / "side", "rev-parse", "HEAD")
+    side = committed(tmp_path / "side", {"more.py": ""})
+    assert read(side).commit == git(side, "rev-parse", "HEAD") != head
 
 
 @needs_git
@@ -83,25 +72,23 @@ def test_the_remote_without_credentials(repository: Path, url: str, told: str) -
 
 @needs_git
 def test_submodules_fetched_and_not(repository: Path, tmp_path: Path) -> None:
-    other = put(tmp_path / "knn", {"setup.py": "setup(ext_modules=[CUDAExtension('simple_knn._C', [])])\n"})
-    git(other, "init", "-q", "-b", "main")
-    git(other, "add", ".")
-    git(other, "commit", "-q", "-m", "knn")
+    setup = "setup(ext_modules=[CUDAExtension('simple_knn._C', [])])\n"
+    other = committed(tmp_path / "knn", {"setup.py": setup})
     git(repository, "submodule", "add", "-q", str(other), "submodules/simple-knn")
     git(repository, "commit", "-q", "-m", "with knn")
+    head = git(other, "rev-parse", "HEAD")
     (item,) = read(repository).submodules
-    assert (item.path, item.empty) == ("submodules/simple-knn", False)
-    assert item.commit == git(other, "rev-parse", "HEAD")
+    assert (item.path, item.empty, item.commit) == ("submodules/simple-knn", False, head)
     git(tmp_path, "clone", "-q", str(repository), "plain")
     (item,) = read(tmp_path / "plain").submodules
     assert (item.empty, item.commit) == (True, None)
-    assert item.recorded == git(other, "rev-parse", "HEAD"), "git's index says which commit belongs there"
+    assert item.recorded == head, "git's index says which commit belongs there"
 
 
 @needs_git
 def test_a_submodule_that_gitmodules_lacks(repository: Path) -> None:
-    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'5' * 40},submodules/lost")
-    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'6' * 40},dgr/third_party/glm")
+    for link in (f"{'5' * 40},submodules/lost", f"{'6' * 40},dgr/third_party/glm"):
+        git(repository, "update-index", "--add", "--cacheinfo", f"160000,{link}")
     put(repository / "dgr", {".gitmodules": '[submodule "glm"]\npath = third_party/glm\nurl = ../glm\n'})
     found = read(repository).submodules
     assert {(item.path, item.url, item.listed, item.empty, item.recorded) for item in found} == {
@@ -111,9 +98,7 @@ def test_a_submodule_that_gitmodules_lacks(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(("files", "field", "told"), TABLE["submodules"])
-def test_submodules_of_an_archive(
-    tmp_path: Path, files: dict[str, str], field: str, told: dict[str, object]
-) -> None:
+def test_submodules(tmp_path: Path, files: dict[str, str], field: str, told: dict[str, object]) -> None:
     """Addresses are told without credentials, and who uses those that are empty."""
     found = read(put(tmp_path, files))
     assert found.commit is None
@@ -121,82 +106,44 @@ def test_submodules_of_an_archive(
 
 
 def test_pins(tmp_path: Path) -> None:
-    requirements = "torch == 2.1.2 ; python_version < '3.12'\n-r other.txt\n# no\ngsplat[dev]~=1.4\n./local\n"
-    found = read(
-        put(tmp_path / "r", {"environment.yml": TABLE["texts"]["conda"], "requirements.txt": requirements})
-    )
-    pins = {item.name: item.spec for item in found.pins}
-    assert pins == {
-        "cudatoolkit": "==11.6",
-        "plyfile": "",
-        "python": "==3.7.13",
-        "pytorch": "==1.12.1",
-        "open3d": "==0.18.0",
-        "opencv-python": ">=4,<5",
-        "torch": "==2.1.2",
-        "gsplat": "~=1.4",
-    }
+    found = read(put(tmp_path, TABLE["pins"]["files"])).pins
+    assert {item.name: item.spec for item in found} == TABLE["pins"]["told"]
+    put(tmp_path, dict.fromkeys(TABLE["pins"]["files"], ""))
+    assert read(put(tmp_path, {"pyproject.toml": "[project\n"})).pins == ()
 
 
 def test_sources_and_their_passages(tmp_path: Path) -> None:
-    (item,) = read(put(tmp_path / "r", TABLE["sources"])).sources
+    (item,) = read(put(tmp_path, TABLE["sources"])).sources
     assert (item.path, item.source.name) == ("submodules/dgr", "dgr")
     assert set(item.cxx_flags) == {"-std=c++14", "/std:c++17"}
-    assert [(one.breakage, one.file, one.line) for one in item.matches] == [
-        ("cfloat", "box.cu", 1),
-        ("cub-functors", "forward.cu", 4),
-        ("cstdint", "impl.h", 2),
-    ]
-    put(tmp_path / "r", {"submodules/dgr/width.h": "#include <stdint.h>\n"})
-    (item,) = read(tmp_path / "r").sources
-    assert {one.breakage for one in item.matches} == {"cfloat", "cub-functors"}, (
-        "a local header may bring the include"
-    )
+    found = [("cfloat", "box.cu", 1), ("cub-functors", "forward.cu", 4), ("cstdint", "impl.h", 2)]
+    assert [(one.breakage, one.file, one.line) for one in item.matches] == found
+    # a local header may bring the include
+    (item,) = read(put(tmp_path, {"submodules/dgr/width.h": "#include <stdint.h>\n"})).sources
+    assert {one.breakage for one in item.matches} == {"cfloat", "cub-functors"}
 
 
 def test_python_files(tmp_path: Path) -> None:
-    found = read(put(tmp_path / "r", TABLE["python"]))
+    """Also calls of a trainer's own Python; a package that the checkout holds itself is not asked of another."""
+    found = read(put(tmp_path, TABLE["python"]))
     assert found.imports == ("diff_gaussian_rasterization", "simple_knn")
-    assert [(item.file, item.module, item.catches) for item in found.guarded] == [
-        ("train.py", "fused_ssim", "everything")
-    ]
+    (guarded,) = found.guarded
+    assert (guarded.file, guarded.module, guarded.catches) == ("train.py", "fused_ssim", "everything")
     (call,) = found.calls
-    assert (call.file, call.function, call.settings, call.unpacks) == (
-        "gaussian_renderer/__init__.py",
-        "render",
-        ("bg", "debug"),
-        2,
-    )
+    assert (call.file, call.function) == ("gaussian_renderer/__init__.py", "render")
+    assert (call.settings, call.unpacks) == (("bg", "debug"), 2)
     assert [Path(item.path).name for item in found.unreadable] == ["broken.py"]
+    called = "from simple_knn._C import distCUDA2\nimport gsplat\ndistCUDA2(1)\ngsplat.rasterization(2)\n"
+    (other,) = read(put(tmp_path, {"train.py": called, "gsplat/__init__.py": ""})).extension_calls
+    assert (other.file, other.line, other.name) == ("train.py", 3, "distCUDA2")
 
 
-def test_calls_of_other_extensions(tmp_path: Path) -> None:
-    """Also told of a trainer's own Python; a package that the checkout holds itself is not asked of another."""
-    files = {
-        "train.py": "from simple_knn._C import distCUDA2\nimport gsplat\ndistCUDA2(1)\ngsplat.rasterization(2)\n",
-        "gsplat/__init__.py": "",
-    }
-    (call,) = read(put(tmp_path / "r", files)).extension_calls
-    assert (call.file, call.line, call.name) == ("train.py", 3, "distCUDA2")
-
-
-def test_names_by_which_a_stack_is_known(tmp_path: Path) -> None:
-    files = {
-        "train.py": "",
-        "utils/taming_utils.py": "",
-        "submodules/x/setup.py": "",
-        "private/photo.jpg": "",
-        ".hidden": "",
-    }
-    found = read(put(tmp_path / "r", files))
+def test_names_by_which_a_stack_is_known_and_shadows(tmp_path: Path) -> None:
+    names = ["train.py", "utils/taming_utils.py", "submodules/x/setup.py", "private/photo.jpg", ".hidden"]
+    names += ["simple_knn/__init__.py", "fused_ssim/ssim.cu", "gsplat.py"]
+    found = read(put(tmp_path, dict.fromkeys(names, "")))
     assert {"train.py", "utils", "utils/taming_utils.py", "submodules/x", "private"} <= set(found.paths)
     assert not any("photo" in path or "hidden" in path for path in found.paths)
-
-
-def test_shadows_in_the_checkout(tmp_path: Path) -> None:
-    found = read(
-        put(tmp_path / "r", {"simple_knn/__init__.py": "", "fused_ssim/ssim.cu": "", "gsplat.py": ""})
-    )
     assert {item.module for item in found.shadows} == {"simple_knn", "gsplat"}
 
 
@@ -207,16 +154,11 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-INCLUDES = """
-import os
-here = os.path.dirname(os.path.abspath(__file__))
-setup(ext_modules=[CUDAExtension("dgr._C", [], extra_compile_args={"nvcc": [%s]})])
-"""
-
-
 @pytest.mark.parametrize(("flag", "own"), TABLE["flags"])
 def test_a_path_of_its_own_in_the_flags(tmp_path: Path, flag: str, own: bool) -> None:
-    (item,) = read(put(tmp_path / "r", {"submodules/dgr/setup.py": INCLUDES % flag})).sources
+    setup = "import os\nhere = os.path.dirname(os.path.abspath(__file__))\n"
+    setup += f'setup(ext_modules=[CUDAExtension("dgr._C", [], extra_compile_args={{"nvcc": [{flag}]}})])\n'
+    (item,) = read(put(tmp_path, {"submodules/dgr/setup.py": setup})).sources
     assert item.own_path_in_flags is own
 
 
@@ -224,13 +166,6 @@ def test_a_path_of_its_own_in_the_flags(tmp_path: Path, flag: str, own: bool) ->
 def test_a_requirement_that_git_brings(tmp_path: Path, line: str, name: str, address: str) -> None:
     (pin,) = read(put(tmp_path, {"requirements.txt": f"{line}\n"})).pins
     assert (pin.name, pin.spec, pin.address) == (name, "", address)
-
-
-def test_pins_of_a_project_file(tmp_path: Path) -> None:
-    text = '[project]\nname = "nerf"\ndependencies = ["gsplat==1.4.0", "torch>=1.13.1,<2.2", "x @ https://example.org/x"]\n'
-    found = read(put(tmp_path / "r", {"pyproject.toml": text}))
-    assert {item.name: item.spec for item in found.pins} == {"gsplat": "==1.4.0", "torch": ">=1.13.1,<2.2"}
-    assert read(put(tmp_path / "broken", {"pyproject.toml": "[project\n"})).pins == ()
 
 
 def test_a_package_that_compiles_nothing_itself(tmp_path: Path) -> None:

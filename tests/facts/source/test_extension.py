@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from splatfix.core.codec import from_json, to_json
 from splatfix.facts.checkout import read_source, walk_extensions
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.includes import IncludeFolders, missing_headers
@@ -20,22 +20,10 @@ from tests.tables import data
 TABLE = data(__file__)
 
 Names = tuple[str, ...]
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
     return read_source(put(folder, {"setup.py": setup, **dict.fromkeys(empty, ""), **files}))
-
-
-def test_our_own_fixture() -> None:
-    found = read_source(FIXTURES / "splat_probe")
-    assert (found.name, found.version, found.packages) == ("splat_probe", "1.0", ("splat_probe",))
-    assert found.modules == ("splat_probe._C",)
-    assert set(found.files) == {"cuda_probe/falloff.cu", "cuda_probe/total.cu", "ext.cpp"}
-    assert found.uses_torch_builder and found.needs_cuda
-    assert found.nvcc_flags == ("-I", "third_party/tinymath/")
-    assert found.reads == () and found.missing_folders == () and found.error == ""
-    assert from_json(Source, to_json(found)) == found
 
 
 def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
@@ -49,9 +37,7 @@ def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "reads", "sets"), TABLE["variables"])
-def test_environment_variables(
-    tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str | None]
-) -> None:
+def test_variables(tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str | None]) -> None:
     found = source(tmp_path, f"import os\n{code}\n")
     assert (found.reads, dict(found.sets)) == (reads, sets)
 
@@ -77,9 +63,7 @@ def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> N
 
 
 @pytest.mark.parametrize(("code", "files", "told"), TABLE["says"])
-def test_what_a_source_says(
-    tmp_path: Path, code: str, files: dict[str, str], told: dict[str, object]
-) -> None:
+def test_a_source(tmp_path: Path, code: str, files: dict[str, str], told: dict[str, object]) -> None:
     put(tmp_path, {"x/setup.py": code} if code else {})
     found = read_source(put(tmp_path / "x", files))
     assert {name: getattr(found, name) for name in told} == told
@@ -110,41 +94,33 @@ def test_requirements_that_setuptools_takes_from_a_file(tmp_path: Path, file: st
 @pytest.mark.parametrize(("given", "cuda"), [("", False), ("-DWITH_CUDA=ON", True)])
 def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str, cuda: bool) -> None:
     """fast_gicp's bindings have no CUDA code, and its kernels include what CUDA 13 lacks: only an option turns those on."""
-    setup = (
-        f"cmake = ['-DWITH_PYTHON=ON', {given!r}]\nsetup(name='gicp', ext_modules=[CMakeExtension('gicp')])"
-    )
+    setup = f"cmake = ['-DWITH_PYTHON=ON', {given!r}]\n"
+    setup += "setup(name='gicp', ext_modules=[CMakeExtension('gicp')])"
     lists = TABLE["texts"]["cmake"]
     fetch = "FetchContent_Declare(\n  pybind11\n  GIT_REPOSITORY https://example.org/pybind11)\n"
     files = {"CMakeLists.txt": f"{lists}{fetch}", "a.cu": "#include <thrust/gone.h>\n"}
     found = source(tmp_path, setup, **files)
     assert (found.needs_cuda, found.modules) == (cuda, ("gicp",))
     reader = FolderReader()
-    script = read_setup_script(tmp_path / "setup.py", reader)
-    cmake = read_cmake(tmp_path, script, reader)
+    cmake = read_cmake(tmp_path, read_setup_script(tmp_path / "setup.py", reader), reader)
     assert ("PCL" in cmake.packages, "CUDA" in cmake.packages) == (True, cuda)
-    usr = tmp_path / "usr"
-    (usr / "include").mkdir(parents=True)
-    searched = IncludeFolders(
-        toolkits={"/cuda": (usr / "none",)}, always=(usr / "include",), system=(usr / "include",)
-    )
-    fetched, *missing = missing_headers(tmp_path, found, script, tmp_path, searched, reader)
+    fetched, first, *others = missing_in(tmp_path, "usr/include", toolkits={"/cuda": (tmp_path / "none",)})
     assert (fetched.header, fetched.address) == ("pybind11", "https://example.org/pybind11")
-    assert [item.header for item in missing] == ["PCLConfig.cmake", *(["thrust/gone.h"] if cuda else [])]
+    assert [item.header for item in others] == ["thrust/gone.h"] * cuda
     line = lists[: lists.index("find_package(PCL")].count("\n") + 1
-    first = missing[0]
-    assert (first.package, first.file, first.line) == ("libpcl-dev", "CMakeLists.txt", line)
-    config = usr / "lib/x86_64-linux-gnu/cmake/pcl/PCLConfig.cmake"
-    config.parent.mkdir(parents=True)
-    config.touch()
-    missing = list(missing_headers(tmp_path, found, script, tmp_path, searched, reader))
-    assert "PCLConfig.cmake" not in [item.header for item in missing]
+    assert (first.header, first.file, first.line) == ("PCLConfig.cmake", "CMakeLists.txt", line)
+    assert first.package == "libpcl-dev"
+    put(tmp_path, {"usr/lib/x86_64-linux-gnu/cmake/pcl/PCLConfig.cmake": ""})
+    assert "PCLConfig.cmake" not in {item.header for item in missing_in(tmp_path, "usr/include")}
 
 
-FETCHING = """
-def find_eigen():
-    {call}("https://x.org/eigen-3.3.7.tar.bz2")
-setup(url="https://x.org/eigen", ext_modules=[CUDAExtension("a", ["a.cu"], include_dirs=["include", find_eigen()])])
-"""
+def missing_in(folder: Path, system: str, **more: Any) -> list[MissingHeader]:
+    """The headers that the source in a folder lacks, where the system's lie below it."""
+    place = folder / system
+    place.mkdir(parents=True, exist_ok=True)
+    reader, searched = FolderReader(), IncludeFolders(always=(place,), system=(place,), **more)
+    script = read_setup_script(folder / "setup.py", reader)
+    return list(missing_headers(folder, read_source(folder), script, folder, searched, reader))
 
 
 @pytest.mark.parametrize(
@@ -152,18 +128,12 @@ setup(url="https://x.org/eigen", ext_modules=[CUDAExtension("a", ["a.cu"], inclu
 )
 def test_a_library_that_setup_py_downloads(tmp_path: Path, call: str, address: str | None) -> None:
     """raytracing: its build ended without Eigen, where its server cannot be reached."""
-    put(tmp_path, {"setup.py": FETCHING.format(call=call), "a.cu": "#include <Eigen/Core>\n"})
-    searched = IncludeFolders(always=(tmp_path / "usr",), system=(tmp_path / "usr",))
-    reader = FolderReader()
-    script = read_setup_script(tmp_path / "setup.py", reader)
-
-    def missing() -> list[MissingHeader]:
-        return list(missing_headers(tmp_path, read_source(tmp_path), script, tmp_path, searched, reader))
-
-    found = [(item.package, item.address) for item in missing()]
+    setup = TABLE["texts"]["fetching"].format(call=call)
+    put(tmp_path, {"setup.py": setup, "a.cu": "#include <Eigen/Core>\n"})
+    found = [(item.package, item.address) for item in missing_in(tmp_path, "usr")]
     assert found == ([("libeigen3-dev", address)] if address else [])
     put(tmp_path, {"usr/eigen3/Eigen/Core": ""})
-    assert missing() == []
+    assert missing_in(tmp_path, "usr") == []
 
 
 @pytest.mark.parametrize("content", [b"def half(:\n", b"print 'python 2'\n", b"\x00\xff", b"("])
@@ -173,41 +143,20 @@ def test_damaged_files_are_said(tmp_path: Path, content: bytes) -> None:
     assert "pyproject.toml cannot be read" in damaged.error
 
 
-def test_extensions_of_a_checkout(tmp_path: Path) -> None:
-    names = ("submodules/simple-knn", "submodules/deep/dgr", "build/old", ".hidden/x")
-    put(tmp_path, {f"{name}/setup.py": "setup(ext_modules=[])" for name in names})
-    put(tmp_path, {"tool/setup.py": "setup(name='pure')"})
-    assert extensions(tmp_path) == ["submodules/deep/dgr", "submodules/simple-knn"]
-
-
-def extensions(folder: Path) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in walk_extensions(folder).found]
-
-
-def test_extensions_far_down(tmp_path: Path) -> None:
-    """Mask2Former's lies in mask2former/modeling/pixel_decoder/ops, SpacetimeGaussians' below thirdparty/."""
-    torch = 'setup(ext_modules=[CUDAExtension("x", ["x.cu"])])'
-    files = {
-        "net/modeling/decoder/ops/setup.py": torch,
-        "third/party/vendored/cython/setup.py": "setup(ext_modules=[Extension()])",
-        "third/party/torch/tests/cpp/setup.py": torch,
-        "a/b/c/d/e/f/ops/setup.py": torch,
-    }
-    put(tmp_path, files)
-    assert extensions(tmp_path) == ["net/modeling/decoder/ops"]
+@pytest.mark.parametrize(("files", "found"), TABLE["extensions"])
+def test_extensions_of_a_checkout(tmp_path: Path, files: dict[str, str], found: Names) -> None:
+    walked = walk_extensions(put(tmp_path, files)).found
+    assert tuple(path.relative_to(tmp_path).as_posix() for path in walked) == found
 
 
 def test_far_folders_end_no_walk(tmp_path: Path) -> None:
     """Those beyond the limit may be a dataset's; the near ones were all looked at."""
-    for number in range(9):
-        (tmp_path / "a" / "b" / "c" / str(number)).mkdir(parents=True)
+    put(tmp_path, {f"a/b/c/{number}/x": "" for number in range(9)})
     assert walk_extensions(tmp_path, most=8).complete
     assert not walk_extensions(tmp_path, most=2).complete
 
 
-def test_a_walk_ends_and_names_what_it_could_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_walk_names_what_it_could_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("a/ext", "locked/ext", "z/deep/ext")
     put(tmp_path, {f"{name}/setup.py": "setup(ext_modules=[])" for name in names})
     real = os.scandir

@@ -11,17 +11,11 @@ from splatfix.model import ExtensionCall, RenderCall
 from tests.tables import data
 
 TABLE = data(__file__)
-
-FAMILY = (
-    "from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer\n"
-    "def render(pc):\n"
-    "    settings = GaussianRasterizationSettings(bg=1, debug=False)\n"
-    "    rasterizer = GaussianRasterizer(raster_settings=settings)\n"
-)
+FAMILY: str = TABLE["texts"]["family"]
 
 
 def calls(text: str, most: int = 100) -> tuple[tuple[RenderCall, ...], tuple[ExtensionCall, ...]]:
-    return extension_calls("a.py", tuple(ast.walk(ast.parse(textwrap.dedent(text)))), most)
+    return extension_calls("a.py", tuple(ast.walk(ast.parse(text))), most)
 
 
 def rendering(body: str) -> RenderCall:
@@ -48,40 +42,16 @@ def test_arguments() -> None:
 @pytest.mark.parametrize(("added", "arguments"), [("", (("means3D", "shs"), 0)), ("['dc'] = 1", ((), -1))])
 def test_settings_of_a_function_beside_and_arguments_of_a_dict(added: str, arguments: object) -> None:
     """Gaussian-SLAM's way; a key that is added later may be there or not."""
-    text = f"""
-    from gaussian_rasterizer import GaussianRasterizationSettings, GaussianRasterizer
-    def settings(w):
-        return GaussianRasterizationSettings(bg=1, debug=False)
-    def draw(pc, settings):
-        given = {{"means3D": pc, "shs": None}}
-        given{added}
-        color, depth, alpha, radii = GaussianRasterizer(raster_settings=settings)(**given)
-    """
-    ((found,), _) = calls(text)
+    ((found,), _) = calls(TABLE["texts"]["beside"].replace("given[...]", f"given{added}"))
     assert found.settings == ("bg", "debug") and (found.forward, found.forward_positional) == arguments
     assert found.results == ("color", "depth", "alpha", "radii")
 
 
 def test_calls_in_branches() -> None:
     """Each is a fact, with the settings it can have been given."""
-    text = """
-    from diff_gaussian_rasterization import GaussianRasterizationSettings as S, GaussianRasterizer
-    def render(pc, fast):
-        if fast:
-            settings = S(bg=1, antialiasing=True)
-        else:
-            settings = S(bg=1)
-        rasterizer = GaussianRasterizer(settings)
-        if fast:
-            image, radii, depth = rasterizer(dc=pc.dc)
-        else:
-            image, radii = rasterizer(shs=pc.shs)
-        settings = S(debug=1)
-        return GaussianRasterizer(settings, f_count=True)(shs=1)
-    """
-    assert calls(text)[0][0].results == ("image", "radii", "depth")
-    found = [(item.settings, item.forward, item.unpacks) for item in calls(text)[0]]
-    assert found == [
+    found = calls(TABLE["texts"]["branches"])[0]
+    assert found[0].results == ("image", "radii", "depth")
+    assert [(item.settings, item.forward, item.unpacks) for item in found] == [
         (("bg", "antialiasing"), ("dc",), 3),
         (("bg",), ("dc",), 3),
         (("bg", "antialiasing"), ("shs",), 2),
@@ -91,15 +61,7 @@ def test_calls_in_branches() -> None:
 
 
 def test_a_rasterizer_kept_by_an_object() -> None:
-    text = """
-    import diff_surfel_rasterization as dsr
-    class Renderer:
-        def draw(self, pc):
-            image, radii, allmap = self.rasterizer(means3D=pc)
-        def __init__(self, bg):
-            self.rasterizer = dsr.GaussianRasterizer(raster_settings=dsr.GaussianRasterizationSettings(bg=bg))
-    """
-    ((found,), others) = calls(text)
+    ((found,), others) = calls(TABLE["texts"]["kept"])
     assert (found.module, found.settings, found.unpacks) == ("diff_surfel_rasterization", ("bg",), 3)
     assert found.function == "draw" and not others
 
@@ -109,10 +71,8 @@ def test_a_rasterizer_kept_by_an_object() -> None:
 )
 def test_by_whatever_name_the_module_goes(module: str, told: int) -> None:
     kind = "Points" if "pytorch3d" in module else "Gaussian"
-    text = (
-        f"from {module} import {kind}RasterizationSettings as S, {kind}Rasterizer as R\na, b = R(S(x=1))(1)\n"
-    )
-    found = calls(text)[0]
+    imports = f"from {module} import {kind}RasterizationSettings as S, {kind}Rasterizer as R\n"
+    found = calls(f"{imports}a, b = R(S(x=1))(1)\n")[0]
     assert [(item.module, item.function, item.unpacks) for item in found] == [(module, "", 2)] * told
 
 
@@ -128,15 +88,9 @@ def test_what_is_no_extension() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        FAMILY + "    rasterizer(means3D=1)\n" * 3000,
-        FAMILY
-        + "    if a:\n        rasterizer = GaussianRasterizer(settings)\n" * 1500
-        + "    rasterizer(1)\n",
-    ],
-    ids=["calls", "branches"],
+    "line", ["    rasterizer(1)\n", "    if a:\n        rasterizer = GaussianRasterizer(settings)\n"]
 )
-def test_it_ends_soon(text: str) -> None:
+def test_it_ends_soon(line: str) -> None:
     started = time.process_time()
-    assert len(calls(text, most=50)[0]) <= 50 and time.process_time() - started < 5
+    assert len(calls(FAMILY + line * 3000 + "    rasterizer(1)\n", most=50)[0]) <= 50
+    assert time.process_time() - started < 5

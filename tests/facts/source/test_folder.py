@@ -5,18 +5,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.reading import resolved_folder
-from splatfix.facts.checkout import (
-    as_typed,
-    has_build_file,
-    holds_everything,
-    is_clone,
-    is_empty,
-    packages_in,
-    read_package,
-    source_texts,
-    subfolders,
-    telling_paths,
-)
+from splatfix.facts import checkout as facts
 from tests.files import put
 
 
@@ -36,30 +25,34 @@ def test_a_folder_is_resolved_or_it_is_none(folder: Path) -> None:
 
 def test_a_path_is_named_from_the_current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    assert as_typed(folder / "submodules") == "./submodules"
-    assert as_typed(folder) == str(folder)
+    assert facts.as_typed(folder / "submodules") == "./submodules"
+    assert facts.as_typed(folder) == str(folder)
 
 
 def test_the_whole_disk_and_home_are_known() -> None:
-    assert holds_everything(Path(Path.home().anchor)) == "the root of a disk"
-    assert holds_everything(Path.home().resolve()) == "your home folder"
-    assert holds_everything(Path.home().resolve() / "x") == ""
+    assert facts.holds_everything(Path(Path.home().anchor)) == "the root of a disk"
+    assert facts.holds_everything(Path.home().resolve()) == "your home folder"
+    assert facts.holds_everything(Path.home().resolve() / "x") == ""
 
 
 def test_what_a_folder_is(folder: Path) -> None:
-    assert is_clone(folder) and not is_clone(folder / "pkg")
-    assert has_build_file(folder / "submodules/knn") and not has_build_file(folder)
+    assert facts.is_clone(folder) and not facts.is_clone(folder / "pkg")
+    assert facts.has_build_file(folder / "submodules/knn") and not facts.has_build_file(folder)
     (folder / "submodules/glm/.git").mkdir(parents=True)
-    assert is_empty(folder / "submodules/glm") and is_empty(folder / "nowhere") and not is_empty(folder)
-    assert [item.name for item in subfolders(folder)] == ["docs", "pkg", "submodules"]
-    assert {"train.py", "submodules/knn"} <= set(telling_paths(folder))
+    assert (
+        facts.is_empty(folder / "submodules/glm")
+        and facts.is_empty(folder / "nowhere")
+        and not facts.is_empty(folder)
+    )
+    assert [item.name for item in facts.subfolders(folder)] == ["docs", "pkg", "submodules"]
+    assert {"train.py", "submodules/knn"} <= set(facts.telling_paths(folder))
 
 
 def test_packages_and_texts_of_a_source(folder: Path) -> None:
-    assert packages_in(folder) == ("pkg",)
-    assert read_package(folder, "pkg").exports == ("run",)
+    assert facts.packages_in(folder) == ("pkg",)
+    assert facts.read_package(folder, "pkg").exports == ("run",)
     with pytest.raises(ValueError, match="no such file"):
-        read_package(folder, "nothing")
+        facts.read_package(folder, "nothing")
     put(folder, {"ext/tbb/examples/fib.cpp": "int main() {}"})  # of a library: nobody builds it
     names = ["a.cu", "train.py", "submodules/knn/setup.py", "pkg/__init__.py"]
-    assert [name for name, _ in source_texts(folder)] == names
+    assert [name for name, _ in facts.source_texts(folder)] == names

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.source.includes import IncludeFolders, certain_includes, include_folders
-from splatfix.model import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolkit, Torch
+from splatfix.model import Checkout, EnvironmentFacts, Fact, MachineFacts, MissingHeader, Toolkit, Torch
 from tests.files import put
 from tests.tables import data
 
@@ -27,16 +27,11 @@ def here(tmp_path: Path) -> IncludeFolders:
     return IncludeFolders({"/cuda-13": places}, (tmp_path / "torch",))
 
 
-def lost(root: Path, here: IncludeFolders, **files: str) -> list[tuple[str, str, int, tuple[str, ...]]]:
-    """(header, file, line, toolkits) of each header that an extension of these files lacks."""
-    put(root, {"setup.py": SETUP, **files})
-    found = read_checkout(root, (), here).value
+def lost(root: Path, here: IncludeFolders, **files: str) -> tuple[MissingHeader, ...]:
+    """What an extension of these files lacks."""
+    found = read_checkout(put(root, {"setup.py": SETUP, **files}), (), here).value
     assert isinstance(found, Checkout)
-    return [
-        (one.header, one.file, one.line, one.toolkits)
-        for item in found.sources
-        for one in item.headers_missing
-    ]
+    return tuple(one for item in found.sources for one in item.headers_missing)
 
 
 @pytest.fixture
@@ -45,41 +40,36 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("files", "missing"), TABLE["lost"])
-def test_which_headers_are_missing(
+def test_missing(
     root: Path, here: IncludeFolders, files: dict[str, str], missing: tuple[object, ...]
 ) -> None:
-    assert tuple(lost(root, here, **files)) == missing
+    found = lost(root, here, **files)
+    assert tuple((one.header, one.file, one.line, one.toolkits) for one in found) == missing
 
 
 @pytest.mark.parametrize(("files", "package"), TABLE["of-the-system"])
 def test_a_library_of_the_system(
     root: Path, here: IncludeFolders, tmp_path: Path, files: dict[str, str], package: str
 ) -> None:
-    put(tmp_path / "usr", {"eigen3/Eigen/Core": ""})
-    found = replace(here, system=(tmp_path / "usr",))
-    put(root, {"setup.py": SETUP, **files})
-    checkout = read_checkout(root, (), found).value
-    assert checkout is not None
-    packages = [one.package for item in checkout.sources for one in item.headers_missing]
-    assert packages == ([package] if package else [])
+    system = replace(here, system=(put(tmp_path / "usr", {"eigen3/Eigen/Core": ""}),))
+    assert [one.package for one in lost(root, system, **files)] == ([package] if package else [])
 
 
 def test_what_cmake_finds_by_a_module_of_the_checkouts_own(root: Path, here: IncludeFolders) -> None:
     """permuto_sdf finds EasyPBR in site-packages, after its README has cloned and built it."""
-    readme = "git clone --recursive https://x.org/me/easy_pbr.git\n"
     files = {
         "cmake/FindEasyPBR.cmake": "",
         "cmake/FindOptiX.cmake": "",
-        "README.md": readme,
-        "setup.py": SETUP,
+        "README.md": "git clone --recursive https://x.org/me/easy_pbr.git\n",
+        "setup.py": SETUP.replace("CUDAExtension", "CMakeExtension").replace("['a.cu']", "[]"),
+        "CMakeLists.txt": "find_package(OptiX REQUIRED)\nfind_package(EasyPBR REQUIRED)\nadd(a.cu)\n",
     }
-    files["setup.py"] = SETUP.replace("CUDAExtension", "CMakeExtension").replace("['a.cu']", "[]")
-    files["CMakeLists.txt"] = "find_package(OptiX REQUIRED)\nfind_package(EasyPBR REQUIRED)\nadd(a.cu)\n"
-    assert lost(root, here, **files) == [("EasyPBR", "CMakeLists.txt", 2, ())]
-    assert lost(root, replace(here, installed=frozenset({"easypbr"})), **files) == []
+    (one,) = lost(root, here, **files)
+    assert (one.header, one.file, one.line, one.toolkits) == ("EasyPBR", "CMakeLists.txt", 2, ())
+    assert lost(root, replace(here, installed=frozenset({"easypbr"})), **files) == ()
 
 
-def test_one_walk_answers_for_sixty_headers(
+def test_one_walk_for_sixty_headers(
     root: Path, here: IncludeFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dry run of DPVO took 30 s: the whole checkout was walked through for each header of Eigen."""
@@ -100,18 +90,13 @@ def test_a_headers_guard_is_no_condition() -> None:
 
 
 def test_folders_of_a_machine(tmp_path: Path) -> None:
-    put(tmp_path / "cuda", {"targets/x86_64-linux/include/cuda_runtime.h": ""})
-    put(tmp_path / "torch", {"include/torch/extension.h": ""})
-    machine = MachineFacts(
-        "linux",
-        "x86_64",
-        toolkits=Fact(
-            (Toolkit(str(tmp_path / "cuda"), "13.0", ("PATH",)), Toolkit("/elsewhere", "12.8", ("PATH",))), ""
-        ),
-    )
+    headers = {"cuda/targets/x86_64-linux/include/cuda_runtime.h": "", "torch/include/torch/extension.h": ""}
+    root = str(put(tmp_path, headers) / "cuda")
+    both = (Toolkit(root, "13.0", ("PATH",)), Toolkit("/elsewhere", "12.8", ("PATH",)))
+    machine = MachineFacts("linux", "x86_64", toolkits=Fact(both, ""))
     torch = Torch("2.11.0", "13.0", None, str(tmp_path / "torch"))
     found = include_folders(machine, EnvironmentFacts(torch=Fact(torch, "")))
-    assert list(found.toolkits) == [str(tmp_path / "cuda")], "of a machine elsewhere nothing is known"
-    assert found.lacking("cuda_texture_types.h") == (str(tmp_path / "cuda"),)
+    assert list(found.toolkits) == [root], "of a machine elsewhere nothing is known"
+    assert found.lacking("cuda_texture_types.h") == (root,)
     assert found.lacking("THC/THC.h") == () and found.lacking("torch/extension.h") is None
     assert IncludeFolders().lacking("THC/THC.h") is None

@@ -41,7 +41,7 @@ def test_an_import_that_must_work(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "files", "missing"), TABLE["imports"])
-def test_which_imports_are_of_others(
+def test_imports_of_others(
     tmp_path: Path, text: str, files: dict[str, str], missing: tuple[str, ...]
 ) -> None:
     assert tuple(imported(put(tmp_path, files), text)) == missing
@@ -93,13 +93,5 @@ def test_defaults_that_cannot_be_hashed(tmp_path: Path, field: str, refused: int
 
 
 def test_a_source_says_what_its_packages_import(tmp_path: Path) -> None:
-    put(
-        tmp_path,
-        {
-            "setup.py": "setup(name='dgr', packages=['dgr'], ext_modules=[CUDAExtension('dgr._C', ['a.cu'])])\n",
-            "dgr/__init__.py": "import torch\nfrom dacite import from_dict\nfrom . import _C\nimport dgr._C\n",
-            "tests/__init__.py": "import pytest\n",
-            "a.cu": "",
-        },
-    )
+    put(tmp_path, TABLE["source"])
     assert [item.name for item in read_source(tmp_path).needs] == ["torch", "dacite"]

@@ -29,11 +29,6 @@ def test_paths_of_other_files(tmp_path: Path, name: str, text: str, levels: int)
     assert levels_above(extension(tmp_path, **{name: text})) == levels
 
 
-def test_an_include_inside_the_folder_stays_inside(tmp_path: Path) -> None:
-    folder = extension(tmp_path, **{"csrc/x.cu": '#include "../include/y.h"\n'})
-    assert levels_above(folder) == 0
-
-
 ABOVE = HERE + "root = os.path.dirname(here)\n"
 
 

@@ -9,8 +9,9 @@ from splatfix.facts.checkout import read_source
 from splatfix.facts.source import reader as limits
 from splatfix.facts.source.checkout import read_checkout, read_pins
 from splatfix.facts.source.reader import FolderReader, NotPython
+from tests.files import put
 from tests.hostile.bad_files import bad_files, replace
-from tests.hostile.checkouts import FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
+from tests.hostile.checkouts import FILES, PYTHON, SETUP, TOML, write_checkout
 
 DEEP = ("minuses", "many-minuses", "nots", "lambdas", "ifs", "powers", "elifs", "attributes", "calls", "sum")
 
@@ -31,12 +32,6 @@ def test_python_is_counted_over_all_files(tmp_path: Path, monkeypatch: pytest.Mo
         reader.python(tmp_path / f"{number}.py", "a\n" * 10)
     (left_out,) = reader.left_out
     assert left_out.path == str(tmp_path / "2.py") and "25 words and signs" in left_out.reason
-
-
-@pytest.mark.parametrize("name", UNFOLDING)
-def test_small_literals_do_not_unfold(name: str, tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(UNFOLDING[name])
-    assert len(str(read_source(tmp_path))) < 4_000_000
 
 
 def test_too_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,22 +58,18 @@ def test_too_many_sources_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_every_file_of_a_checkout_is_a_pipe(tmp_path: Path) -> None:
     """One bad file is one entry, and the rest is read."""
-    put = dict(bad_files())["fifo"]
+    pipe = dict(bad_files())["fifo"]
     unopened = ("CMakeLists.txt", "splat_probe/__init__.py", ".git/packed-refs", ".git/refs/heads/main")
     opened = set(FILES).difference(unopened)
     for name in opened:
-        replace(tmp_path / name, put)
-    for name in ("fine/setup.py", "broken/setup.py"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(SETUP)
-    for name in ("broken/pyproject.toml", "broken/setup.cfg", "broken/ext.cu", "broken/ext.h"):
-        put(tmp_path / name)
+        replace(tmp_path / name, pipe)
+    put(tmp_path, {"fine/setup.py": SETUP, "broken/setup.py": SETUP})
+    broken = {f"broken/{name}" for name in ("pyproject.toml", "setup.cfg", "ext.cu", "ext.h")}
+    for name in broken:
+        pipe(tmp_path / name)
     found = read_checkout(tmp_path, source_patterns()).value
     unread = [Path(item.path).relative_to(tmp_path).as_posix() for item in found.unreadable]
-    assert unread == sorted(
-        {"broken/pyproject.toml", "broken/setup.cfg", "broken/ext.cu", "broken/ext.h"}
-        | (opened - {"ext.cu", "ext.h", "submodules/simple-knn/ext.cu"})
-    )
+    assert unread == sorted(broken | opened - {"ext.cu", "ext.h", "submodules/simple-knn/ext.cu"})
     assert [item.path for item in found.sources] == ["broken", "fine"]
 
 

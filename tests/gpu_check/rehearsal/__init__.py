@@ -12,7 +12,7 @@ from pathlib import Path
 import driver
 import standins
 
-from splatfix.certify.inside import cuda_on_cpu
+from splatfix.certify import inside
 
 HERE = Path(__file__).parent
 CARD = driver.Card("NVIDIA H200", "9.0", 143771, "0000:01:00.0", "2335", 0x200)
@@ -57,5 +57,5 @@ def prepare(work: Path) -> tuple[dict[str, str], Path]:
 def stand_in_for_cuda(site: Path) -> str:
     """Put the stand-in for torch's CUDA into an environment; returns the line of a ``.pth`` that loads it."""
     shutil.copy(HERE / "cuda_on_cpu.py", site)
-    shutil.copy(cuda_on_cpu.__file__, site / "landing.py")
+    shutil.copy(Path(inside.__file__).with_name("cuda_on_cpu.py"), site / "landing.py")
     return "import cuda_on_cpu"

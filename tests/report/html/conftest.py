@@ -15,10 +15,9 @@ from splatfix.certify.smoke_training import record_of
 from splatfix.context.coverage import Coverage
 from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.step import Command
-from splatfix.model import EnvironmentFacts, Facts, MachineFacts
-from splatfix.report.html import certificate_page
+from splatfix.report.html.certificate import certificate_page
 from tests.certify.conftest import RESULT
-from tests.report.test_certificate import certificate
+from tests.report.test_certificate import certificate, document
 
 NATIVE = Coverage("sm_86", True, "sass", (), (), False, 1)
 FITS = (NATIVE, Coverage("sm_120", False, "none", (0,), (), False, 1))
@@ -76,7 +75,6 @@ def render(tmp_path: Path, scene: SceneRun) -> Render:
         repeat = Command(("splatfix", "certify", "--suite", "quick"))
         made = certificate(suite="quick", kernels=(kernel,), scenes=(scene,), skipped=(), repeat=repeat)
         made = replace(made, issued="2026-01-01T00:00:00+00:00")
-        facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
-        return certificate_page(replace(made, **changes), facts, tmp_path, None, matrix)
+        return certificate_page(document(replace(made, **changes), folder=str(tmp_path), matrix=matrix))
 
     return made

@@ -6,7 +6,7 @@ import pytest
 
 from smoke_trainer.record import TrainingRecord
 from splatfix.certify.smoke_training import record_of
-from splatfix.report.html.charts import lines, nice_ticks
+from splatfix.report.html.charts import chart, nice_ticks
 from splatfix.report.html.metrics import Metrics, Values, read_metrics, reduced
 from splatfix.report.html.scenes import charts
 from tests.tables import data
@@ -29,15 +29,19 @@ def test_ticks_hold_what_is_shown(low: float, high: float, expected: list[float]
 
 
 def test_chart_says_what_it_shows() -> None:
-    chart = lines("Loss", "", (1, 2, 3), {"loss": [0.5, None, 0.25]}, resets=(2,))
-    assert chart.description.startswith("Loss by iteration. loss: 0.5 at iteration 1, 0.25 at 3")
-    assert "no finite value in 1 iteration;" in chart.description and "opacity reset: 2" in chart.description
-    assert [kind for kind, _ in chart.paths].count("line s0") == 2  # a gap is no line
+    drawn = chart("Loss", "", (1, 2, 3), {"loss": [0.5, None, 0.25]}, resets=(2,))
+    assert "by iteration. loss: 0.5 at iteration 1, 0.25 at 3" in drawn.description
+    assert "without a finite value: 1;" in drawn.description and "opacity reset: 2" in drawn.description
+    assert [kind for kind, _ in drawn.paths].count("line s0") == 2  # a gap is no line
+    parts = {"forward": [1.0, 3.0], "backward": [2.0, None]}
+    stacked = chart("Time", "ms", (1, 2), parts, stacked=True)
+    assert [kind for kind, _ in stacked.paths] == ["area s0", "area s1"]
+    assert [label for _, label in stacked.values] == ["0", "1", "2", "3"], "to the highest sum"
 
 
 DAMAGED = """\
 {"iteration": 1, "loss": 0.5, "gaussians": 10, "ms": {"forward": 2.0}, "rss_gb": 0.3, "opacity_reset": true}
-{"iteration": 2, "loss": NaN}
+{"iteration": 2, "loss": null}
 {"iteration": tru
 [1]
 {"loss": 1}
@@ -65,8 +69,9 @@ def test_gpu_memory_has_its_own_limit() -> None:
     }
     known |= {"vram_allocated_gb": [10.0, 12.0], "vram_reserved_gb": [11.0, 14.0]}
     result = {"machine": {"gpu_memory": 16 << 30}, "memory": {"limit": 64 << 30}}
-    (memory,) = (chart for chart in charts(Metrics((1, 2), known), record_of(result)) if "mem" in chart.title)
+    drawn = charts(Metrics((1, 2), known), record_of(result))
+    (memory,) = (item for item in drawn if "mem" in item.title)
     assert memory.title == "GPU memory" and memory.limit is not None and memory.limit[1] == "97% of 16 GiB"
     assert "Peak 14 of 16 GiB, 87.5%." in memory.note and "allocated on the GPU" in memory.description
-    notes = [chart.note for chart in charts(Metrics((1, 2), known), TrainingRecord())]
+    notes = [item.note for item in charts(Metrics((1, 2), known), TrainingRecord())]
     assert "How much memory there is, is not known." in notes

@@ -1,0 +1,256 @@
+"""What a trainer learns, by hooks on ``Tensor.backward`` and ``Optimizer.__init__``: losses, gradients, counts, time and memory.
+
+Each backward pass is one line of ``metrics.jsonl``. Imports torch: loaded once the trainer has imported it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import sys
+import time
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+import torch
+
+from smoke_trainer.memory import peak_rss
+from smoke_trainer.record import (
+    GaussianCounts,
+    GroupGradients,
+    GroupUpdates,
+    Implementation,
+    Reached,
+    TrainLoss,
+)
+from smoke_trainer.updates import UpdateCheck
+from splatfix.certify.inside.importing import file_of
+from splatfix.certify.inside.phases import Phases
+
+if TYPE_CHECKING:
+    from splatfix.certify.inside.observer import Record
+
+POSITIONS = ("xyz", "means", "anchor", "means3d", "positions", "points")
+"""Parameter groups whose rows are Gaussians (or Scaffold's anchors), by the names that trainers give them."""
+EVERY = 2.0
+"""Seconds between two writings of the record."""
+FOLLOWED = frozenset((2, 10, 30, 100, 300, 1000, 3000, 10_000, 29_999))
+"""Steps of an optimizer after which it is looked whether every group moved."""
+SMOOTHED_OVER = 10
+"""Iterations at either end of a run, whose losses are averaged; as the smoke trainer's."""
+GIB = float(1 << 30)
+
+
+class Training:
+    """Backward passes and the parameter groups of every optimizer."""
+
+    def __init__(self, record: Record, *, rehearsed: bool) -> None:
+        self._record = record
+        self.phases = Phases(on_gpu=not rehearsed and torch.cuda.is_available())
+        self._losses: list[Optional[float]] = []
+        self._counts: list[int] = []
+        """Of the Gaussians, at each change."""
+        self._groups: dict[str, dict[str, Any]] = {}
+        self._rows: Optional[int] = None
+        self._reached = Reached()
+        self._reached_rows: Optional[torch.Tensor] = None
+        self._reached_steps = 0
+        self._optimizers: list[Any] = []
+        self._steps: Counter[type] = Counter()
+        """By class of optimizer."""
+        self._updates = UpdateCheck()
+        self._moved: dict[str, GroupUpdates] = {}
+        self._lines: Optional[Any] = None
+        self._written = 0.0
+        self._hook()
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a record that the training fills in."""
+        loss, counts = TrainLoss(), GaussianCounts()
+        if self._losses:
+            loss = TrainLoss(_mean(self._losses[:SMOOTHED_OVER]), _mean(self._losses[-SMOOTHED_OVER:]))
+        if self._counts:
+            changes = [after - before for before, after in zip(self._counts, self._counts[1:])]
+            counts = GaussianCounts(
+                initial=self._counts[0],
+                final=self._counts[-1],
+                peak=max(self._counts),
+                added=sum(change for change in changes if change > 0),
+                removed=-sum(change for change in changes if change < 0),
+            )
+        return {
+            "iterations": len(self._losses),
+            "train_loss": loss,
+            "gaussians": counts,
+            "gradients": {name: GroupGradients(**row) for name, row in self._groups.items()},
+            "reached": self._reached,
+            "updates": self._moved,
+            **self.phases.fields(),
+        }
+
+    def _hook(self) -> None:
+        tensor: Any = torch.Tensor
+        optimizer: Any = torch.optim.Optimizer
+        backward, begin, inside = tensor.backward, optimizer.__init__, False
+
+        @functools.wraps(backward)
+        def backward_seen(this: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal inside
+            if inside:  # torch hands a call on to its own wrapped name where a mode is active
+                return backward(this, *args, **kwargs)
+            inside = True
+            self.phases.enter("backward")
+            try:
+                done = backward(this, *args, **kwargs)
+            finally:
+                inside = False
+            with torch.no_grad():
+                self._passed(this.detach())
+            return done
+
+        @functools.wraps(begin)
+        def begin_seen(this: Any, *args: Any, **kwargs: Any) -> None:
+            begin(this, *args, **kwargs)
+            # held by nothing of ours: a trainer may make another optimizer, and drop this one with its parameters
+            self._optimizers.append(weakref.ref(this))
+            this.register_step_pre_hook(lambda stepped, *_: self._before_step(stepped))
+            this.register_step_post_hook(lambda stepped, *_: self._after_step(type(stepped)))
+
+        tensor.backward, optimizer.__init__ = backward_seen, begin_seen
+
+    def _before_step(self, optimizer: Any) -> None:
+        self.phases.enter("optimizer")
+        if self._steps[type(optimizer)] + 1 not in FOLLOWED:
+            return
+        try:
+            for number, group in enumerate(optimizer.param_groups):
+                if not group.get("lr", 1.0):  # held on purpose, as Scaffold-GS holds its anchors
+                    continue
+                for parameter in group["params"][:2]:
+                    self._updates.before(str(group.get("name") or f"group {number + 1}"), parameter)
+        except Exception:
+            self._record.not_observed()
+
+    def _after_step(self, kind: type) -> None:
+        self.phases.enter("other")
+        self._steps[kind] += 1
+        if self._steps[kind] in FOLLOWED:
+            self._updates.after()
+            self._moved = self._updates.summary()
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        row = self._record.implementations.get(f"optimizer {name}")
+        if row is None:
+            file, sha256 = file_of(getattr(sys.modules.get(kind.__module__), "__file__", None))
+            row = Implementation(name=name, file=file, sha256=sha256)
+        self._record.implementations[f"optimizer {name}"] = replace(row, calls=self._steps[kind])
+
+    def _passed(self, root: torch.Tensor) -> None:
+        """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""
+        loss: Optional[float] = None
+        if root.numel() == 1 and root.isfinite():
+            loss = float(root)
+        self._losses.append(loss)
+        alive = [item for item in (reference() for reference in self._optimizers) if item is not None]
+        groups: dict[str, list[torch.Tensor]] = {}
+        for position, optimizer in enumerate(alive):
+            for number, group in enumerate(optimizer.param_groups):
+                name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
+                groups.setdefault(name, []).extend(group["params"])
+        before = self._rows
+        norms = {name: self._norm(name, params) for name, params in groups.items()}
+        if self._rows is not None and self._counts[-1:] != [self._rows]:
+            self._counts.append(self._rows)
+        if not self._record.passed_over["not_tensors"]:
+            self._record.passed_over["not_tensors"] = _not_tensors(alive)
+        line: dict[str, Any] = {
+            "iteration": len(self._losses),
+            "loss": loss,
+            "gaussians": self._rows,
+            "rss_gb": round((peak_rss() or 0) / GIB, 4),
+            "ms": self.phases.passed(grown=before is not None and before != self._rows),
+            "gradients": norms,
+        }
+        if self.phases.on_gpu:
+            line["vram_allocated_gb"] = round(int(torch.cuda.memory_allocated()) / GIB, 4)
+        if self._lines is None:
+            path = os.path.join(self._record.out, "metrics.jsonl")
+            self._lines = open(path, "a", encoding="utf-8", buffering=1)
+        self._lines.write(json.dumps(line) + "\n")
+        if time.monotonic() - self._written > EVERY:
+            self._record.write()
+            self._written = time.monotonic()
+
+    def _norm(self, name: str, params: list[torch.Tensor]) -> Union[float, str, None]:
+        """Return the norm over a group's gradients, None where none of it has one; add it to what the group showed so far.
+
+        As JSON takes it, which has no infinity.
+        """
+        row = self._groups.setdefault(
+            name,
+            {"steps": 0, "zero_steps": 0, "none_steps": 0, "non_finite_steps": 0, "max": 0.0, "last_step": 0},
+        )
+        row["steps"] += 1
+        row["trained"] = any(param.requires_grad for param in params)
+        row["shape"] = [list(param.shape) for param in params][:4]
+        if name.lstrip("_") in POSITIONS and params:
+            self._reach(params[0])
+        grads = [param.grad.detach() for param in params if param.grad is not None]
+        if not grads:
+            row["zero_steps"] += 1
+            row["none_steps"] += 1
+            return None
+        # summed as float64 without a copy of that type, which a GPU may have no room for
+        squares = 0.0
+        for grad in grads:
+            values = grad.coalesce().values() if grad.is_sparse else grad
+            squares += float(torch.linalg.vector_norm(values, dtype=torch.float64)) ** 2
+        norm = math.sqrt(squares)
+        if not math.isfinite(norm):
+            row["non_finite_steps"] += 1
+            return str(norm)
+        if norm == 0.0:
+            row["zero_steps"] += 1
+        else:
+            row["last_step"] = len(self._losses)
+            row["max"] = max(row["max"], norm)
+        return norm
+
+    def _reach(self, positions: torch.Tensor) -> None:
+        """Gather which rows had a gradient, until their number changes."""
+        count = int(positions.shape[0])
+        if count != self._rows:
+            self._rows, self._reached_rows, self._reached_steps = count, None, 0
+        if positions.grad is None or positions.grad.is_sparse or not count:
+            return
+        rows = (positions.grad.detach() != 0).reshape(count, -1).any(dim=1)
+        if self._reached_rows is not None:
+            rows = rows | self._reached_rows
+        self._reached_rows = rows
+        self._reached_steps += 1
+        self._reached = Reached(float(rows.float().mean()), self._reached_steps)
+
+
+def _not_tensors(optimizers: Sequence[Any]) -> list[str]:
+    """NumPy numbers in the optimizers' options, such as a learning rate that np.exp made: a checkpoint with them is no file of
+    tensors alone, which is all that torch.load takes from 2.6 on."""
+    kinds = set()
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for key, value in group.items():
+                if type(value).__module__ == "numpy":
+                    kind = type(value).__name__
+                    kinds.add(f"{key} of {group.get('name') or 'a group'}: numpy.{kind}")
+    return sorted(kinds)
+
+
+def _mean(losses: Sequence[Optional[float]]) -> Optional[float]:
+    """Average losses; None where one of them is not finite."""
+    finite = [loss for loss in losses if loss is not None]
+    if len(finite) < len(losses):
+        return None
+    return sum(finite) / len(finite)
