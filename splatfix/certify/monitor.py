@@ -226,8 +226,7 @@ def watched(
             raise SplatfixError.of("certify.cannot-watch")
         if not alive(system, int(first)):
             raise SplatfixError.of("certify.no-such-process", pid=first)
-        with suppress(KeyboardInterrupt):  # it ends the watch
-            yield Target(f"process {first}", int(first))
+        yield Target(f"process {first}", int(first))
         return
     try:
         command = subprocess.Popen(arguments, stdout=sys.stderr if quiet else None, env=environment)
@@ -284,6 +283,7 @@ def watch(
             writer = EventFileWriter(str(folder / "tensorboard"), flush_secs=1)
             board = stack.enter_context(closing(writer))
         written = True
+        stack.enter_context(suppress(KeyboardInterrupt))  # it ends the watch of a process
         while not target.ended(system):
             sample = meter.take(time.monotonic() - started, target.pid, host_use(system, target.pid))
             try:
