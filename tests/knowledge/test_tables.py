@@ -27,7 +27,6 @@ from splatfix.knowledge import (
     using,
 )
 from splatfix.knowledge.archs import arch_info, cubin_runs_on, known_archs, newest_toolkit, toolkit_supports
-from splatfix.knowledge.cpp_extension import compare
 from splatfix.knowledge.drivers import cuda_level_of_driver
 from splatfix.knowledge.imports import repository_of
 from splatfix.knowledge.tables import DATA, SCHEMA, parse_version, problem_in, table
@@ -98,47 +97,48 @@ def test_no_traces_of_one_machine(path: Path) -> None:
 OVERRIDE: str = data(__file__)["texts"]["override"]
 
 
-class TestOverrides:
-    def test_new_rows_and_changed_fields(self, tmp_path: Path) -> None:
-        path = tmp_path / "mine.toml"
-        path.write_text(OVERRIDE)
-        arch = Arch(13, 0)
-        assert arch_info(arch) is None
-        with using(path):
-            info = arch_info(arch)
-            assert info.name == "Example"
-            assert info.last_toolkit is None
-            assert newest_toolkit() == (14, 0)
-            assert toolkit_supports((13, 5), arch) is False
-            assert toolkit_supports((14, 0), arch) is True
-            assert cubin_runs_on(arch, Arch(13, 1))
-            assert parse_target("GeForce RTX 6090") == arch
-            assert cuda_level_of_driver("640.10") == (14, 0)
-            found = build("2.15.0", "cu126")
-            assert found.index_verified and Arch(6, 0) in found.code["linux-x86_64"].cubins
-        assert arch_info(arch) is None
-        assert cuda_level_of_driver("640.10") is None
+def test_new_rows_and_changed_fields(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OVERRIDE)
+    arch = Arch(13, 0)
+    assert arch_info(arch) is None
+    with using(path):
+        info = arch_info(arch)
+        assert info.name == "Example"
+        assert info.last_toolkit is None
+        assert newest_toolkit() == (14, 0)
+        assert toolkit_supports((13, 5), arch) is False
+        assert toolkit_supports((14, 0), arch) is True
+        assert cubin_runs_on(arch, Arch(13, 1))
+        assert parse_target("GeForce RTX 6090") == arch
+        assert cuda_level_of_driver("640.10") == (14, 0)
         found = build("2.15.0", "cu126")
-        assert found is not None and not found.index_verified
+        assert found.index_verified and Arch(6, 0) in found.code["linux-x86_64"].cubins
+    assert arch_info(arch) is None
+    assert cuda_level_of_driver("640.10") is None
+    found = build("2.15.0", "cu126")
+    assert found is not None and not found.index_verified
 
-    @pytest.mark.parametrize(("text", "words"), data(__file__)["faults"])
-    def test_faults_are_told_in_words(self, tmp_path: Path, text: str, words: str) -> None:
-        path = tmp_path / "mine.toml"
-        path.write_text(text)
-        with pytest.raises(KnowledgeError) as caught:
-            load_overrides(path)
-        assert words in str(caught.value)
-        assert str(path) in str(caught.value)
 
-    def test_missing_file_and_broken_json(self, tmp_path: Path) -> None:
-        with pytest.raises(KnowledgeError, match="cannot be read"):
-            load_overrides(tmp_path / "none.toml")
-        (tmp_path / "x.json").write_text("[1]")
-        with pytest.raises(KnowledgeError, match="must hold tables by name"):
-            load_overrides(tmp_path / "x.json")
-        (tmp_path / "y.json").write_text("{")
-        with pytest.raises(KnowledgeError, match="is not valid JSON"):
-            load_overrides(tmp_path / "y.json")
+@pytest.mark.parametrize(("text", "words"), data(__file__)["faults"])
+def test_faults_are_told_in_words(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(KnowledgeError) as caught:
+        load_overrides(path)
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_file_and_broken_json(tmp_path: Path) -> None:
+    with pytest.raises(KnowledgeError, match="cannot be read"):
+        load_overrides(tmp_path / "none.toml")
+    (tmp_path / "x.json").write_text("[1]")
+    with pytest.raises(KnowledgeError, match="must hold tables by name"):
+        load_overrides(tmp_path / "x.json")
+    (tmp_path / "y.json").write_text("{")
+    with pytest.raises(KnowledgeError, match="is not valid JSON"):
+        load_overrides(tmp_path / "y.json")
 
 
 def test_a_row_that_does_not_fit_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,13 +148,7 @@ def test_a_row_that_does_not_fit_names_its_place(monkeypatch: pytest.MonkeyPatch
         repository_of("x")
 
 
-def test_versions() -> None:
-    assert parse_version("2.13.0+cpu") == (2, 13, 0)
-    assert parse_version("2.16.0.dev20261101") == (2, 16, 0)
-    assert parse_version("13.0rc1") == (13, 0)
-    assert compare((13,), (13, 0)) == 0
-    assert compare((12, 9), (13,)) == -1
-    assert compare((13, 0, 1), (13, 0)) == 1
+def test_what_is_no_version() -> None:
     with pytest.raises(KnowledgeError, match="not a version"):
         parse_version("newest")
 
