@@ -4,7 +4,7 @@ import io
 import sysconfig
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from splatfix.binaries import BinaryError
@@ -18,10 +18,8 @@ from tests.binaries.forge_elf import ElfForge
 from tests.binaries.forge_fatbin import LTO, TYPICAL, entry, fatbin_of
 from tests.binaries.forge_pe import PeForge
 
-from .harness import Case, seeded
 from .mutate import mutants
 
-_BATCH = 1000
 ASKED = ("symbol3", "PyInit__C", "malloc", "absent")
 _REAL_LIMIT = 200_000
 
@@ -111,14 +109,3 @@ def run(files: dict[str, bytes], count: int, seed: int) -> Counter[str]:
                 raise AssertionError(f"{label}: {type(error).__name__} escaped: {error}") from error
             seen["refused" if isinstance(first, str) else "answered"] += 1
     return seen
-
-
-def cases(count: int, seed: int) -> Iterator[Case]:
-    """Mutants by the thousand; their seeds count on from ``seed``."""
-    return seeded(_batch, count, seed, _BATCH)
-
-
-def _batch(_: Path, seed: int) -> None:
-    seen = run(corpus(), _BATCH, seed)
-    # both ways out must be travelled, or the mutants are too tame or too wild to show anything
-    assert min(seen["refused"], seen["answered"]) > _BATCH // 2, seen
