@@ -51,11 +51,10 @@ def test_a_stack_as_it_is_published(known: Stack) -> None:
             assert taken_for.call_fits is (True if calls else None)
 
 
-V1_CALL = {"calls": (call(),)}
+V1_CALL, FORK = {"calls": (call(),)}, "me/diff-gaussian-rasterization"
 SCORES = {"calls": (call(forward=("means3D", "scores"), unpacks=3),)}
-FILTER = ExtensionCall(
-    "r.py", 9, "prefilter", "diff_gaussian_rasterization", "GaussianRasterizer.visible_filter"
-)
+MODULE = "diff_gaussian_rasterization"
+FILTER = ExtensionCall("r.py", 9, "prefilter", MODULE, "GaussianRasterizer.visible_filter")
 
 
 @pytest.mark.parametrize(
@@ -64,13 +63,7 @@ FILTER = ExtensionCall(
         # all of Inria's files, and another rasterizer
         ("inria-v1", SCORES, "inria-v1", False, "gives scores"),
         ("inria-v1", {**V1_CALL, "extension_calls": (FILTER,)}, "inria-v1", False, "visible_filter"),
-        (
-            "inria-v1",
-            {**V1_CALL, "submodules": modules("me/diff-gaussian-rasterization")},
-            "inria-v1",
-            True,
-            "me/diff-gaussian-rasterization",
-        ),
+        ("inria-v1", {**V1_CALL, "submodules": modules(FORK)}, "inria-v1", True, FORK),
         # all files and the very call of Scaffold-GS; only its own address says that it is another
         ("scaffold", {"calls": (call("scaffold"),), "clones": (HUB + "me/Tree-GS",)}, "scaffold", True, "me/tree-gs"),
         # the files of Mip-Splatting, which calls the rasterizer as Inria's does
@@ -122,10 +115,8 @@ def test_the_call_tells_two_releases_apart() -> None:
     """Inria's repository is one; the files and the call say which of its releases it is."""
     remote = {"remote": HUB + "graphdeco-inria/gaussian-splatting"}
     fast = call("3dgs-accel", line=90)
-    adam = ExtensionCall("train.py", 9, "", "diff_gaussian_rasterization", "SparseGaussianAdam")
-    hidden = GuardedImport(
-        "train.py", 1, "diff_gaussian_rasterization", ("SparseGaussianAdam",), "everything"
-    )
+    adam = ExtensionCall("train.py", 9, "", MODULE, "SparseGaussianAdam")
+    hidden = GuardedImport("train.py", 1, MODULE, ("SparseGaussianAdam",), "everything")
     newer = {"calls": (fast, call("inria-2024-dr_aa")), "extension_calls": (adam,), "guarded": (hidden,)}
     assert recognised(checkout("inria-2024", "inria-v1", **remote, **newer)).stack.key == "inria-2024"
     assert recognised(checkout("inria-v1", **remote, **V1_CALL)).stack.key == "inria-v1"
