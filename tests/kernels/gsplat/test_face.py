@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from splatfix.kernels import gsplat_csrc, gsplat_cuda, nvrtc
+from splatfix.kernels import gsplat_csrc
 from tests.tables import data
 
-from ..compare import OnGpu, assert_close
+from ..compare import assert_close
 from .cases import SIZE, World, world
 
 OPTIONS = data(__file__)["options"]
@@ -152,19 +152,3 @@ def test_what_is_refused_says_so(gsplat: ModuleType) -> None:
         gsplat_csrc.projection_ewa_3dgs_fused_fwd(
             scene.means, None, scene.quats, scene.scales, None, scene.viewmats, scene.Ks, *lens
         )
-
-
-def test_float32_on_cuda_goes_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same arguments, where one of that name is there and serves the call; else the caller hears why."""
-    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
-    calls: list[tuple[Any, ...]] = []
-    monkeypatch.setitem(gsplat_cuda.KERNELS, "relocation", lambda *given: calls.append(given))
-    monkeypatch.setattr(gsplat_cuda, "refusal", lambda name, *given: "" if given[-1] == 51 else f"no {name}")
-    given = [torch.rand(shape).as_subclass(OnGpu) for shape in ((4,), (4, 3))]
-    ends = (torch.ones(4, dtype=torch.int32), torch.eye(51), 51)
-    assert gsplat_csrc.relocation(*given, *ends) is None
-    assert [item is there for item, there in zip(calls[0], (*given, *ends), strict=True)] == [True] * 5
-    with pytest.raises(nvrtc.NoKernels, match="no relocation"):
-        gsplat_csrc.relocation(*given, *ends[:2], 50)
-    assert gsplat_csrc.relocation(*(item.as_subclass(Tensor) for item in given), *ends)[0].shape == (4,)
-    assert len(calls) == 1
