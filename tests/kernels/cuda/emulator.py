@@ -164,17 +164,6 @@ def text_with(name: str, file: str, right: str = "", wrong: str = "") -> str:
     return text
 
 
-def changed(file: str, right: str, wrong: str) -> Module:
-    """Kernels in which the text of one file is another."""
-
-    def module(name: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
-        if "ABSOLUTE" in right:
-            defines = {key: value for key, value in defines.items() if key != "ABSOLUTE"}
-        return Emulated(text_with(name, file, right, wrong), defines, like.dtype)
-
-    return module
-
-
 def use_kernels(module: Module, patch: pytest.MonkeyPatch) -> None:
     """Whoever asks for kernels gets these."""
     for file in CALLERS:
