@@ -6,20 +6,9 @@ from typing import Any
 from splatfix.core.runner import Completed
 from splatfix.facts.machine import health
 from splatfix.model import Disk, Fact, Xid
+from tests.tables import data
 
-# Lines as reports have them: an old driver's, a new one's, and one that is no Xid.
-LOG = """\
-[  966.503025] NVRM: Xid (0000:01:00): 31, Ch 0000000b, engmask 00000120, intr 10000000
-[ 1021.11] NVRM: Xid (PCI:0000:10:1c): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
-[ 1022.11] NVRM: Xid (PCI:0000:10:1c): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
-[ 1023.11] NVRM: GPU at PCI:0000:10:1c: GPU-00000000-0000-0000-0000-000000000001
-"""
-DF = """\
-Filesystem     1024-blocks      Used Available Capacity Mounted on
-/dev/sda1        264232880 247670116   1500000      94% /
-tmpfs                65536     65536         0     100% /tmp
-/dev/sda1        264232880 247670116   1500000      94% /
-"""
+LOG, DF = data(__file__)["texts"].values()
 
 
 def asked(probe: Any, stdout: str, stderr: str = "", code: int | None = 0, there: bool = True) -> Fact[Any]:

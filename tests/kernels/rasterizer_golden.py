@@ -8,7 +8,7 @@ Made on a GPU with `diff_gaussian_rasterization` (the Inria v1 family, no mip va
 import importlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +18,11 @@ import numpy as np
 import torch
 
 from splatfix.kernels.rasterizer import GaussianRasterizationSettings, GaussianRasterizer
+from tests.tables import data
 
 from .compare import in_precision
-from .scenes import Inputs, cloud, look_at
+from .gaussian_cases import clouded
+from .scenes import Inputs
 
 Scene = tuple[GaussianRasterizationSettings, Inputs]
 Arrays = Mapping[str, np.ndarray]
@@ -42,22 +44,14 @@ OURS = SimpleNamespace(GaussianRasterizationSettings=V1Settings, GaussianRasteri
 LIMITS = {"radii": 0.0, "color": 1e-2, "pixels": 1e-3}
 """Largest differences: single precision on either side, in another order; of gradients 1e-2."""
 
-SCENES: dict[str, Callable[[], Scene]] = {
-    "harmonics": lambda: (look_at(52, 38), cloud(60, seed=1)),
-    "degree-0": lambda: (look_at(40, 40, sh_degree=0), cloud(40, seed=2, degree=0)),
-    "precomputed": lambda: (look_at(37, 29), cloud(60, seed=3, precomputed=True, covariance=True)),
-    "near-and-behind": lambda: (
-        look_at(45, 33, distance=1.0),
-        cloud(60, seed=4, spread=1.4, size=(0.02, 0.2)),
-    ),
-    "opaque": lambda: (look_at(33, 33, roll=0.0), opaque(cloud(60, seed=5, spread=0.4, size=(0.1, 0.5)))),
-    "scaled": lambda: (look_at(40, 28, scale_modifier=0.4), cloud(60, seed=6, size=(0.003, 0.6))),
-}
+SCENES = data(__file__)["scenes"]
 
 
-def opaque(inputs: Inputs) -> Inputs:
-    """Opacities up to 1, so that the cap at 0.99 and the stop at 1e-4 act."""
-    return inputs | {"opacities": inputs["opacities"].sqrt().clamp(max=1.0)}
+def scene_of(name: str) -> Scene:
+    settings, inputs, *_ = clouded(**SCENES[name])
+    if name == "opaque":  # opacities up to 1, so that the cap at 0.99 and the stop at 1e-4 act
+        inputs["opacities"] = inputs["opacities"].sqrt().clamp(max=1.0)
+    return settings, inputs
 
 
 def draw(native: Any, device: str, scene: Scene) -> dict[str, np.ndarray]:
@@ -78,8 +72,8 @@ def draw(native: Any, device: str, scene: Scene) -> dict[str, np.ndarray]:
 def make(native: Any, device: str, path: Path, made_with: dict[str, Any]) -> None:
     """Write inputs and results of every scene, and with what they were made."""
     arrays: dict[str, np.ndarray] = {"made_with": np.array(json.dumps(made_with))}
-    for name, build in SCENES.items():
-        scene = build()
+    for name in SCENES:
+        scene = scene_of(name)
         for key, tensor in scene[1].items():
             arrays[f"{name}/input/{key}"] = tensor.float().numpy()
         for key, array in draw(native, device, scene).items():
@@ -91,8 +85,8 @@ def check(ours: Any, path: Path, device: str = "cpu") -> dict[str, dict[str, flo
     """Differences per scene. Raises ValueError where the stored inputs are not those that this torch makes."""
     kept = np.load(path)
     table: dict[str, dict[str, float]] = {}
-    for name, build in SCENES.items():
-        settings, inputs = build()
+    for name in SCENES:
+        settings, inputs = scene_of(name)
         for key in inputs:
             stored = torch.from_numpy(kept[f"{name}/input/{key}"])
             if not torch.allclose(stored, inputs[key].float(), rtol=1e-6, atol=1e-7):
