@@ -54,6 +54,7 @@ def test_each_kind_of_thing(tmp_path: Path) -> None:
         (b"PK\x03\x04" + bytes(40), "truncated"),
         (b"import torch\n", "neither a library"),
         (b"MZ" + bytes(100), "neither a library"),
+        (b"\x7f", "neither a library"),
         (b"", "empty"),
     ],
 )

@@ -79,13 +79,6 @@ def test_what_is_a_binary(tmp_path: Path) -> None:
     assert not is_binary(tmp_path) and not is_binary(tmp_path / "absent") and not is_binary("a\0b")
 
 
-def test_what_is_too_short_to_be_one_is_said_with_the_file_name(tmp_path: Path) -> None:
-    path = tmp_path / "thing.so"
-    path.write_bytes(b"\x7f")
-    with pytest.raises(BinaryError, match=r"thing\.so: neither an ELF nor a PE"):
-        read_binary(path)
-
-
 def test_paths_that_are_not_files(tmp_path: Path) -> None:
     with pytest.raises(BinaryError, match="No such file"):
         read_binary(tmp_path / "absent.so")

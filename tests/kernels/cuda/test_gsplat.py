@@ -11,6 +11,7 @@ from torch import Tensor
 
 from splatfix.kernels import gsplat_csrc
 from splatfix.kernels.gsplat_cuda import KERNELS, refusal
+from splatfix.kernels.helpers import binomial_table
 from splatfix.kernels.nvrtc import NoKernels
 from tests.tables import data
 
@@ -132,14 +133,9 @@ def test_harmonics(degree: int, masked: bool, dtype: torch.dtype) -> None:
 
 @BOTH
 def test_relocation(dtype: torch.dtype) -> None:
-    binomials = torch.zeros(51, 51, dtype=torch.float64)
-    binomials[0, 0] = 1
-    for n in range(1, 51):
-        binomials[n, 0] = 1
-        binomials[n, 1:] = binomials[n - 1, 1:] + binomials[n - 1, :-1]
     opacities = 0.005 + 0.99 * rand(120)
-    ratios = (1 + 8 * rand(120, seed=1)).int()
-    agree("relocation", dtype, opacities, rand(120, 3, seed=2), ratios, binomials, 51)
+    ratios, table = (1 + 8 * rand(120, seed=1)).int(), binomial_table().double()
+    agree("relocation", dtype, opacities, rand(120, 3, seed=2), ratios, table, 51)
 
 
 @BOTH
