@@ -32,9 +32,7 @@ def sysv_hash(name: str) -> int:
     for byte in name.encode():
         value = (value << 4) + byte
         top = value & 0xF0000000
-        if top:
-            value ^= top >> 24
-        value &= ~top
+        value = (value ^ top >> 24) & ~top
     return value
 
 
@@ -111,7 +109,7 @@ class ElfForge:
         raw = self.pack("IIIIA", self._buckets, first, 1, shift, bloom)
         return raw + self.pack(f"{len(buckets)}I{len(chains)}I", *buckets, *chains)
 
-    def _sysv_hash(self, exports: list[str]) -> bytes:
+    def sysv_hash(self, exports: Sequence[str]) -> bytes:
         """Every symbol is in it, undefined ones too, as linkers write it."""
         names = [*self.imports, *self.weak, *exports]
         buckets, chains = [0] * self._buckets, [0] * (1 + len(names))
@@ -122,13 +120,11 @@ class ElfForge:
 
     def _verneed(self) -> bytes:
         raw = b""
-        for position, (library, versions) in enumerate(self.wanted):
-            last = position + 1 == len(self.wanted)
-            step = 0 if last else 16 * (1 + len(versions))
+        for left, (library, versions) in zip(range(len(self.wanted) - 1, -1, -1), self.wanted, strict=True):
+            step = 16 * (1 + len(versions)) * bool(left)
             raw += self.pack("HHIII", 1, len(versions), self._strings.add(library), 16, step)
-            for index, version in enumerate(versions):
-                step = 0 if index + 1 == len(versions) else 16
-                raw += self.pack("IHHII", 0, 0, 2, self._strings.add(version), step)
+            for index, version in enumerate(versions, 1):
+                raw += self.pack("IHHII", 0, 0, 2, self._strings.add(version), 16 * (index < len(versions)))
         return raw
 
     def _verdef(self) -> bytes:
@@ -157,7 +153,7 @@ class ElfForge:
                 blobs.append((".gnu.hash", PROGBITS, self._gnu_hash(exports)))
                 tags.append((0x6FFFFEF5, ".gnu.hash"))
             elif self.hash_style == "sysv":
-                blobs.append((".hash", PROGBITS, self._sysv_hash(exports)))
+                blobs.append((".hash", PROGBITS, self.sysv_hash(exports)))
                 tags.append((4, ".hash"))
             if self.wanted:
                 blobs.append((".gnu.version_r", PROGBITS, self._verneed()))
@@ -174,11 +170,7 @@ class ElfForge:
             blobs.append((".dynamic", DYNAMIC, bytes(len(tags) * self.bits // 4)))
         names = Strings()
         if self.section_table:
-            for name, _, _ in blobs:
-                names.add(name)
-            for name, _ in self.nobits:
-                names.add(name)
-            names.add(".shstrtab")
+            names_at = [names.add(name) for name, *_ in (*blobs, (".shstrtab",), *self.nobits)]
             blobs.append((".shstrtab", STRTAB, bytes(names.data)))
 
         segments = 2 if self.dynamic else 1
@@ -208,20 +200,15 @@ class ElfForge:
 
         table = segment(1, 0, sections_at)
         if self.dynamic:
-            dynamic = next(one for one in placed if one[0] == ".dynamic")
-            table += segment(2, dynamic[2], dynamic[3])
+            table += segment(2, offsets[".dynamic"], len(tags) * self.bits // 4)
         headers = b""
         count = names_index = 0
         if self.section_table:
-            rows = [(0, 0, 0, 0)]
-            rows += [(names.data.index(n.encode() + b"\0"), kind, at, size) for n, kind, at, size in placed]
-            names_index = len(rows) - 1
-            rows += [
-                (names.data.index(n.encode() + b"\0"), NOBITS, sections_at, size) for n, size in self.nobits
-            ]
-            for name_at, kind, at, size in rows:
+            placed += [(name, NOBITS, sections_at, size) for name, size in self.nobits]
+            rows = [(name_at, *row[1:]) for name_at, row in zip(names_at, placed, strict=True)]
+            for name_at, kind, at, size in [(0, 0, 0, 0), *rows]:
                 headers += self.pack("IIAAAAIIAA", name_at, kind, 2, BASE + at, at, size, 0, 0, 8, 0)
-            count = len(rows)
+            count, names_index = 1 + len(rows), len(blobs)
         ident = b"\x7fELF" + bytes([2 if wide else 1, 1 if self.order == "<" else 2, 1, 0, self.abi_version])
         places = (0, header_size, sections_at if self.section_table else 0)
         sizes = (header_size, segment_size, segments, section_size, count, names_index)

@@ -48,15 +48,13 @@ def cuda_root() -> Path:
     return required(None, "a CUDA toolkit (SPLATFIX_CUDA_HOME or /usr/local/cuda)")
 
 
-def native_python() -> Path | None:
-    """The interpreter of an environment with a CUDA build of torch."""
-    named = os.environ.get("SPLATFIX_NATIVE_PYTHON")
-    return Path(named) if named and Path(named).is_file() else None
+NATIVE_PYTHON = shutil.which(os.environ.get("SPLATFIX_NATIVE_PYTHON", ""))
+"""The interpreter of an environment with a CUDA build of torch."""
 
 
 def native_packages() -> Path:
     """Its site-packages."""
-    python = required(native_python(), "SPLATFIX_NATIVE_PYTHON, an interpreter with a CUDA build of torch")
+    python = required(NATIVE_PYTHON, "SPLATFIX_NATIVE_PYTHON, an interpreter with a CUDA build of torch")
     return Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
 
 
@@ -65,8 +63,7 @@ def cuobjdumps() -> tuple[str, ...]:
     """Every cuobjdump at hand: SPLATFIX_CUOBJDUMP, PATH, or distributions of this and the native environment."""
     found = [os.environ.get("SPLATFIX_CUOBJDUMP") or shutil.which("cuobjdump")]
     folders = [Path(entry) for entry in sys.path if entry.endswith("site-packages")]
-    if native_python() is not None:
-        folders.append(native_packages())
+    folders += [native_packages()] if NATIVE_PYTHON else []
     # triton's copy comes last: it is older than that of nvidia-cuda-cuobjdump
     for pattern in ("nvidia/*/bin/cuobjdump", "triton/backends/nvidia/bin/cuobjdump"):
         for folder in folders:
@@ -116,10 +113,8 @@ def dumped(path: Path) -> Counter[Seen]:
         kind = _KINDS[word]
         major, minor = re.findall(r"\d+", lines["code version"])
         version = (int(major), int(minor)) if kind is EntryKind.PTX else None
-        words = text.splitlines()
-        found[
-            Seen(kind, lines["arch"].strip(), version, "compressed" in words, "has debug info" in words)
-        ] += 1
+        marks = [mark in text.splitlines() for mark in ("compressed", "has debug info")]
+        found[Seen(kind, lines["arch"].strip(), version, *marks)] += 1
     return found
 
 

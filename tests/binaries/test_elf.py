@@ -7,6 +7,7 @@ import pytest
 from splatfix.binaries._bytes import Reader
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import parse
+from tests.tables import data
 
 from .forge_elf import ElfForge
 from .forge_fatbin import SASS, TYPICAL, entry, fatbin_of
@@ -14,8 +15,8 @@ from .forge_fatbin import SASS, TYPICAL, entry, fatbin_of
 WIDTHS = pytest.mark.parametrize(("bits", "order"), [(64, "<"), (64, ">"), (32, "<"), (32, ">")])
 
 
-def read(data: bytes) -> Binary:
-    return parse(Reader(data), "lib.so")
+def read(content: bytes) -> Binary:
+    return parse(Reader(content), "lib.so")
 
 
 @WIDTHS
@@ -46,25 +47,20 @@ def test_device_code_in_both_sections(bits: int, order: str) -> None:
         (".nv_fatbin", TYPICAL),
         (".nv_fatbin_not", b"not a fatbin"),
     )
-    data = ElfForge(bits=bits, order=order, sections=sections).build()
-    binary = read(data)
-    assert [(box.section, len(box.entries)) for box in binary.fatbins] == [
-        ("__nv_relfatbin", 1),
-        (".nv_fatbin", 3),
-        (".nv_fatbin", 1),
-        (".nv_fatbin", 0),
-    ]
-    assert [box.relocatable for box in binary.fatbins] == [True, False, False, False]
-    assert [f"{kind.value}:{arch}" for kind, arch in binary.archs] == [
-        *("sass:sm_75", "sass:sm_90", "sass:sm_90a", "sass:sm_120", "ptx:sm_120f")
-    ]
+    content = ElfForge(bits=bits, order=order, sections=sections).build()
+    binary = read(content)
+    found = [(box.section, len(box.entries), box.relocatable) for box in binary.fatbins]
+    typical = [(".nv_fatbin", count, False) for count in (3, 1, 0)]
+    assert found == [("__nv_relfatbin", 1, True), *typical]
+    archs = " ".join(f"{kind.value}:{arch}" for kind, arch in binary.archs)
+    assert archs == "sass:sm_75 sass:sm_90 sass:sm_90a sass:sm_120 ptx:sm_120f"
     for box in binary.fatbins:
-        assert data[box.offset : box.offset + 4] == b"\x50\xed\x55\xba"
+        assert content[box.offset : box.offset + 4] == b"\x50\xed\x55\xba"
 
 
 def test_a_file_without_sections_is_searched() -> None:
-    data = ElfForge(sections=((".nv_fatbin", TYPICAL),), section_table=False, needed=("libc.so.6",)).build()
-    binary = read(data)
+    forge = ElfForge(sections=((".nv_fatbin", TYPICAL),), section_table=False, needed=("libc.so.6",))
+    binary = read(forge.build())
     assert [len(box.entries) for box in binary.fatbins] == [3, 1, 0]
     assert binary.needed == ("libc.so.6",)
 
@@ -79,54 +75,38 @@ def test_an_object_file_links_to_nothing() -> None:
 
 
 def test_broken_device_code_is_an_error() -> None:
-    data = ElfForge(sections=((".nv_fatbin", b"broken!!"),), needed=("libc.so.6",)).build()
+    content = ElfForge(sections=((".nv_fatbin", b"broken!!"),), needed=("libc.so.6",)).build()
     with pytest.raises(BinaryError, match=r"x: \.nv_fatbin: a fat binary header at offset"):
-        parse(Reader(data), "x")
+        parse(Reader(content), "x")
 
 
-def poke(data: bytes, offset: int, layout: str, value: int) -> bytes:
-    size = struct.calcsize(layout)
-    return data[:offset] + struct.pack(layout, value) + data[offset + size :]
+def poke(content: bytes, offset: int, layout: str, value: int) -> bytes:
+    changed = bytearray(content)
+    struct.pack_into(layout, changed, offset, value)
+    return bytes(changed)
 
 
-# offsets into the 64-bit ELF header
-E_PHOFF, E_SHOFF, E_PHENTSIZE, E_PHNUM, E_SHENTSIZE, E_SHNUM, E_SHSTRNDX = 32, 40, 54, 56, 58, 60, 62
-
-
-@pytest.mark.parametrize(
-    ("offset", "layout", "value", "complaint"),
-    [
-        (4, "B", 7, "not an ELF file of a known class"),
-        (5, "B", 0, "not an ELF file of a known class"),
-        (E_SHOFF, "<Q", 2**63, "reaches past the end"),
-        (E_SHNUM, "<H", 60_000, "reaches past the end"),
-        (E_SHENTSIZE, "<H", 1, "damaged|outside|past the end"),
-        (E_SHSTRNDX, "<H", 50_000, "section 50000 is referred to"),
-        (E_PHOFF, "<Q", 2**64 - 64, "reaches past the end"),
-        (E_PHNUM, "<H", 20_000, "20000 program headers"),
-        (E_PHENTSIZE, "<H", 0, "the ELF header is damaged"),
-    ],
-)
+@pytest.mark.parametrize(("offset", "layout", "value", "complaint"), data(__file__)["damaged"])
 def test_damaged_headers(offset: int, layout: str, value: int, complaint: str) -> None:
-    data = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build()
+    content = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build()
     with pytest.raises(BinaryError, match=complaint):
-        read(poke(data, offset, layout, value))
+        read(poke(content, offset, layout, value))
 
 
 def test_overlapping_sections_are_refused() -> None:
-    data = ElfForge(dynamic=False, sections=((".nv_fatbin", TYPICAL), ("__nv_relfatbin", TYPICAL))).build()
-    headers = struct.unpack_from("<Q", data, E_SHOFF)[0]
-    first = struct.unpack_from("<Q", data, headers + 64 + 24)[0]
+    content = ElfForge(dynamic=False, sections=((".nv_fatbin", TYPICAL), ("__nv_relfatbin", TYPICAL))).build()
+    headers = struct.unpack_from("<Q", content, 40)[0]
+    first = struct.unpack_from("<Q", content, headers + 64 + 24)[0]
     with pytest.raises(BinaryError, match="overlaps the one before it"):
-        read(poke(data, headers + 2 * 64 + 24, "<Q", first))
+        read(poke(content, headers + 2 * 64 + 24, "<Q", first))
 
 
 def test_truncation_is_an_error_or_a_shorter_answer() -> None:
-    data = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build()
+    content = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build()
     # the section table stands at the very end, so that every cut is noticed
-    for size in range(len(data)):
+    for size in range(len(content)):
         with pytest.raises(BinaryError):
-            read(data[:size])
+            read(content[:size])
 
 
 def test_an_absurd_number_of_needed_libraries_is_refused() -> None:

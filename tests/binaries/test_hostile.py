@@ -108,9 +108,9 @@ def test_a_wheel_of_a_great_many_names(tmp_path: Path) -> None:
     record = data[at:end]
     count = 60_000
     directory = record * count
-    end64 = struct.pack(
-        "<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, len(directory), at
-    ) + struct.pack("<4sIQI", b"PK\x06\x07", 0, at + len(directory), 1)
+    sizes = (44, 45, 45, 0, 0, count, count, len(directory), at)
+    end64 = struct.pack("<4sQHHIIQQQQ", b"PK\x06\x06", *sizes)
+    end64 += struct.pack("<4sIQI", b"PK\x06\x07", 0, at + len(directory), 1)
     path = tmp_path / "a.whl"
     path.write_bytes(data[:at] + directory + end64 + data[end:])
     tracemalloc.start()

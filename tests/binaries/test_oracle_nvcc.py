@@ -1,8 +1,6 @@
 """The reader against cuobjdump on what nvcc writes, for every option that changes the shape of a fat binary."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,7 @@ __device__ float helper_{name}(float x) {{ return x * 1.5f; }}
 __global__ void kernel_{name}(float *x) {{ x[threadIdx.x] = helper_{name}(x[threadIdx.x]); }}
 extern "C" void run_{name}(float *x) {{ kernel_{name}<<<1, 32>>>(x); }}
 """
-MAIN = "int main() { return 0; }\n"
+BUILDS = data(__file__)
 
 
 def flags_of(words: str) -> tuple[str, ...]:
@@ -33,35 +31,6 @@ def flags_of(words: str) -> tuple[str, ...]:
     return tuple(flags)
 
 
-@dataclass(frozen=True)
-class Build:
-    """How to make one file: each object's flags, then the link (None: the object itself is the file)."""
-
-    name: str
-    objects: Sequence[Sequence[str]]
-    link: str | None = "g++"
-    link_flags: Sequence[str] = ()
-    compression: str | None = None
-    expect: Sequence[str] = ()
-    """Architectures that must appear, as `sass:sm_90a`, so that both tools failing alike is noticed."""
-
-
-def build_of(
-    name: str,
-    objects: Sequence[str],
-    link: str = "g++",
-    link_flags: str = "",
-    expect: str = "",
-    compression: str = "",
-) -> Build:
-    """A row of the table; no link is the object itself."""
-    made = [flags_of(words) for words in objects]
-    return Build(name, made, link or None, flags_of(link_flags), compression or None, expect.split())
-
-
-BUILDS = [build_of(name, **row) for name, row in data(__file__).items()]
-
-
 class Workshop:
     """Compiles each object once."""
 
@@ -69,29 +38,33 @@ class Workshop:
         self.folder = folder
         self.root = oracle.cuda_root()
         self.nvcc = self.root / "bin" / "nvcc"
-        self.objects: dict[tuple[str, tuple[str, ...]], Path] = {}
+        self.objects: dict[tuple[str, str], Path] = {}
 
-    def compile(self, flags: Sequence[str], name: str) -> Path:
-        key = (name, tuple(flags))
-        if key not in self.objects:
-            source = self.folder / f"{name}.cu"
-            source.write_text(KERNEL.format(name=name))
+    def source(self, name: str, behind: str = "") -> Path:
+        path = self.folder / f"{name}.cu"
+        path.write_text(KERNEL.format(name=name) + behind)
+        return path
+
+    def compile(self, words: str, name: str) -> Path:
+        if (name, words) not in self.objects:
             target = self.folder / f"{name}-{len(self.objects)}.o"
-            how = () if "-dc" in flags else ("-c",)
-            oracle.run(self.nvcc, *how, *flags, source, "-o", target, "-Xcompiler=-fPIC")
-            self.objects[key] = target
-        return self.objects[key]
+            how = [*["-c"] * ("-dc" not in words), *flags_of(words), "-Xcompiler=-fPIC"]
+            oracle.run(self.nvcc, *how, self.source(name), "-o", target)
+            self.objects[name, words] = target
+        return self.objects[name, words]
 
-    def build(self, build: Build) -> Path:
-        objects = [self.compile(flags, f"part{index}") for index, flags in enumerate(build.objects)]
-        if build.link is None:
+    def build(self, name: str) -> Path:
+        """The file of that row of the table; no link is the object itself."""
+        row = BUILDS[name]
+        objects = [self.compile(words, f"part{index}") for index, words in enumerate(row["objects"])]
+        link = row.get("link", "g++")
+        if not link:
             return objects[0]
-        target = self.folder / f"{build.name}.so"
-        libraries = [
-            f"-L{self.root / folder}" for folder in ("lib64", "lib") if (self.root / folder).is_dir()
-        ]
-        linker = oracle.tool("g++") if build.link == "g++" else self.nvcc
-        oracle.run(linker, "-shared", *build.link_flags, *objects, "-o", target, *libraries, "-lcudart")
+        target = self.folder / f"{name}.so"
+        folders = [f"-L{self.root / folder}" for folder in ("lib64", "lib") if (self.root / folder).is_dir()]
+        linker = oracle.tool("g++") if link == "g++" else self.nvcc
+        given = [*flags_of(row.get("link_flags", "")), *objects, "-o", target, *folders, "-lcudart"]
+        oracle.run(linker, "-shared", *given)
         return target
 
 
@@ -107,25 +80,22 @@ def agree(path: Path) -> Counter[oracle.Seen]:
     return mine
 
 
-@pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.name)
-def test_nvcc_output(workshop: Workshop, build: Build) -> None:
-    path = workshop.build(build)
+@pytest.mark.parametrize("name", BUILDS)
+def test_nvcc_output(workshop: Workshop, name: str) -> None:
+    path, row = workshop.build(name), BUILDS[name]
     seen = agree(path)
     assert seen, "nothing to compare"
-    archs = {f"{one.kind.value}:{one.arch}" for one in seen}
-    assert archs >= set(build.expect)
-    kinds = {entry.compressed for box in read_binary(path).fatbins for entry in box.entries}
-    if build.compression:
-        assert kinds == {build.compression}
-    if build.name in ("uncompressed", "no-compress"):
-        assert kinds == {None}
-    if build.name == "debug":
+    assert {f"{one.kind.value}:{one.arch}" for one in seen} >= set(row.get("expect", "").split())
+    if "compression" in row:
+        kinds = {entry.compressed for box in read_binary(path).fatbins for entry in box.entries}
+        assert kinds == {row["compression"]}
+    if name == "debug":
         assert all(one.debug for one in seen)
 
 
 @pytest.mark.parametrize("name", ["sass-and-ptx", "rdc-linked", "mixed-objects", "zstd"])
 def test_stripped(workshop: Workshop, name: str) -> None:
-    path = workshop.build(next(build for build in BUILDS if build.name == name))
+    path = workshop.build(name)
     for option in ("--strip-debug", "--strip-unneeded", "--strip-all"):
         stripped = path.with_name(f"stripped{option}-{path.name}")
         oracle.run(oracle.tool("strip"), option, path, "-o", stripped)
@@ -134,7 +104,7 @@ def test_stripped(workshop: Workshop, name: str) -> None:
 
 def test_without_section_headers_nothing_is_lost(workshop: Workshop) -> None:
     """cuobjdump cannot read such a file; its answer for the whole one holds."""
-    path = workshop.build(next(build for build in BUILDS if build.name == "rdc-linked"))
+    path = workshop.build("rdc-linked")
     content = bytearray(path.read_bytes())
     content[40:48] = bytes(8)
     content[60:64] = bytes(4)
@@ -146,50 +116,42 @@ def test_without_section_headers_nothing_is_lost(workshop: Workshop) -> None:
 
 def test_containers_of_mixed_objects_are_told_apart(workshop: Workshop) -> None:
     """The union over the file would say that this library serves both GPUs; neither can run all of it."""
-    path = workshop.build(next(build for build in BUILDS if build.name == "mixed-objects"))
-    boxes = [[entry.arch for entry in box.entries] for box in read_binary(path).fatbins if not box.empty]
+    fatbins = read_binary(workshop.build("mixed-objects")).fatbins
+    boxes = [[entry.arch for entry in box.entries] for box in fatbins if not box.empty]
     assert boxes == [["sm_120"], ["sm_80"]]
 
 
 def test_empty_containers_and_link_time_code(workshop: Workshop) -> None:
-    by_name = {build.name: build for build in BUILDS}
-    ptx_only = read_binary(workshop.build(by_name["ptx-only-linked-by-nvcc"]))
-    assert any(box.empty for box in ptx_only.fatbins) and any(not box.empty for box in ptx_only.fatbins)
-    linked = read_binary(workshop.build(by_name["rdc-linked"]))
+    ptx_only = read_binary(workshop.build("ptx-only-linked-by-nvcc"))
+    assert {box.empty for box in ptx_only.fatbins} == {True, False}
+    linked = read_binary(workshop.build("rdc-linked"))
     assert {box.relocatable for box in linked.fatbins} == {True, False}
 
 
 def test_an_executable(workshop: Workshop) -> None:
-    source = workshop.folder / "main.cu"
-    source.write_text(KERNEL.format(name="main") + MAIN)
-    target = workshop.folder / "program"
+    source, target = workshop.source("main", "int main() { return 0; }\n"), workshop.folder / "program"
     oracle.run(workshop.nvcc, *flags_of("90 ptx90"), source, "-o", target)
     assert agree(target)
     assert oracle.read(read_files([target]).binaries) == oracle.dumped(target)
 
 
 def test_objects_joined_by_the_linker(workshop: Workshop) -> None:
-    parts = [
-        workshop.compile(flags_of(arch), f"part{index}") for index, arch in enumerate(("75", "86", "ptx90"))
-    ]
+    parts = [workshop.compile(arch, f"part{index}") for index, arch in enumerate(("75", "86", "ptx90"))]
     joined = workshop.folder / "joined.o"
     oracle.run(oracle.tool("ld"), "-r", *parts, "-o", joined)
     assert len(agree(joined)) == 3
 
 
 def test_a_bare_fatbin(workshop: Workshop) -> None:
-    source = workshop.folder / "bare.cu"
-    source.write_text(KERNEL.format(name="bare"))
     target = workshop.folder / "bare.fatbin"
-    oracle.run(workshop.nvcc, "-fatbin", *flags_of("90a 120f ptx90"), source, "-o", target)
+    words = flags_of("90a 120f ptx90")
+    oracle.run(workshop.nvcc, "-fatbin", *words, workshop.source("bare"), "-o", target)
     assert agree(target)
 
 
 @pytest.mark.parametrize("arch", ["75", "90", "90a", "100", "100a", "100f", "103a", "120", "120f", "121a"])
 def test_a_bare_cubin(workshop: Workshop, arch: str) -> None:
     """The reader finds `a` and `f` in the assembler's note."""
-    source = workshop.folder / "bare.cu"
-    source.write_text(KERNEL.format(name="bare"))
     target = workshop.folder / f"bare-{arch}.cubin"
-    oracle.run(workshop.nvcc, "-cubin", f"-arch=sm_{arch}", source, "-o", target)
+    oracle.run(workshop.nvcc, "-cubin", f"-arch=sm_{arch}", workshop.source("bare"), "-o", target)
     assert read_binary(target).archs == ((EntryKind.SASS, f"sm_{arch}"),)

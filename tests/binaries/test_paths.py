@@ -2,7 +2,9 @@
 
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from splatfix.binaries import BinaryError, NativeFiles, find_binaries, paths, re
 from splatfix.binaries.reader import is_native_name
 from tests.files import put
 from tests.plan.machines import refused
+from tests.tables import data
 
 from .forge_elf import ElfForge
 from .forge_fatbin import TYPICAL
@@ -42,7 +45,7 @@ def test_each_kind_of_thing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "complaint"),
+    ("content", "complaint"),
     [
         (b"!<arch>\nlibcudart_static.a/", "a static library"),
         (b"\xcf\xfa\xed\xfe" + bytes(40), "macOS"),
@@ -51,12 +54,13 @@ def test_each_kind_of_thing(tmp_path: Path) -> None:
         (b"PK\x03\x04" + bytes(40), "truncated"),
         (b"import torch\n", "neither a library"),
         (b"MZ" + bytes(100), "neither a library"),
+        (b"\x7f", "neither a library"),
         (b"", "empty"),
     ],
 )
-def test_everything_else_is_named(tmp_path: Path, data: bytes, complaint: str) -> None:
+def test_everything_else_is_named(tmp_path: Path, content: bytes, complaint: str) -> None:
     path = tmp_path / "thing"
-    path.write_bytes(data)
+    path.write_bytes(content)
     error = refused(read_files, [path])
     assert error.code == "not-a-binary" and complaint in error.what
     (tmp_path / "_C.so").write_bytes(LIBRARY)
@@ -89,42 +93,12 @@ def test_by_name_and_magic_in_a_stable_order(tmp_path: Path) -> None:
     assert found(tmp_path) == ["b.so", "a/libtorch.so.2", "a/b/libc10.so", "z/_C.pyd"]
 
 
-def test_a_file_is_named_once_by_its_real_name(tmp_path: Path) -> None:
-    put(tmp_path, {"lib/libx.so.1.2": ELF, "blob": ELF})
-    (tmp_path / "lib/libx.so").symlink_to("libx.so.1.2")
-    (tmp_path / "libx.so").symlink_to("lib/libx.so")
-    (tmp_path / "lib64").symlink_to("lib")
-    (tmp_path / "libblob.so").symlink_to("blob")  # found under no name of its own
-    (tmp_path / "dangling.so").symlink_to("nowhere")
-    (tmp_path / "self.so").symlink_to("self.so")
-    assert found(tmp_path) == ["libblob.so", "lib/libx.so.1.2"]
-
-
-def test_links_out_of_the_folder_are_followed_but_not_upwards(tmp_path: Path) -> None:
-    put(tmp_path, {"root/a.so": ELF, "dev/pkg/_C.so": ELF, "dev/other.so": ELF})
-    root = tmp_path / "root"
-    (root / "pkg").symlink_to(tmp_path / "dev/pkg")
-    (root / "direct.so").symlink_to(tmp_path / "dev/other.so")
-    (root / "up").symlink_to(tmp_path)
-    (root / "loop").symlink_to(root)
-    (tmp_path / "dev/pkg/again").symlink_to(tmp_path / "dev/pkg")
-    (tmp_path / "dev/pkg/parent").symlink_to(tmp_path / "dev")
-    assert found(root) == ["a.so", "direct.so", "pkg/_C.so"]
-
-
-def test_a_link_back_above_the_folder_is_not_followed(tmp_path: Path) -> None:
-    put(tmp_path, {"home/root/a.so": ELF, "home/private/b.so": ELF, "dev/_C.so": ELF})
-    (tmp_path / "home/root/dev").symlink_to(tmp_path / "dev")
-    (tmp_path / "dev/home").symlink_to(tmp_path / "home")
-    assert found(tmp_path / "home/root") == ["a.so", "dev/_C.so"]
-
-
-def test_a_ring_of_links_ends(tmp_path: Path) -> None:
-    put(tmp_path, {"root/x/a.so": ELF, "p/one.so": ELF, "q/two.so": ELF})
-    (tmp_path / "root/x/p").symlink_to(tmp_path / "p")
-    (tmp_path / "p/q").symlink_to(tmp_path / "q")
-    (tmp_path / "q/p").symlink_to(tmp_path / "p")
-    assert found(tmp_path / "root") == ["x/a.so", "x/p/one.so", "x/p/q/two.so"]
+@pytest.mark.parametrize("row", data(__file__)["links"].values(), ids=data(__file__)["links"])
+def test_links(tmp_path: Path, row: dict[str, Any]) -> None:
+    put(tmp_path, dict.fromkeys(row["files"], ELF))
+    for name, target in row["links"].items():
+        (tmp_path / name).symlink_to(f"{tmp_path}{target}" if target.startswith("/") else target)
+    assert found(tmp_path / row["root"]) == list(row["found"])
 
 
 def test_a_root_that_is_no_folder(tmp_path: Path) -> None:
@@ -156,24 +130,15 @@ def test_an_empty_file_of_a_librarys_name_is_no_silence(tmp_path: Path) -> None:
     assert read_files([tmp_path]).unreadable == ((str(tmp_path / "a/_C.so"), "an empty file"),)
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The system refuses to look at anything of that name, as it does even for root below /proc."""
-    stat, opening = Path.stat, Path.open
+def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
+    """The system refuses to look at `cwd.so`, as it does even for root below /proc."""
 
-    def check(path: Path) -> None:
-        if path.name == name:
+    def call(path: Path, *given: Any, **how: Any) -> Any:
+        if path.name == "cwd.so":
             raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *given, **how)
 
-    def refused_stat(path: Path, **how: bool) -> os.stat_result:
-        check(path)
-        return stat(path, **how)
-
-    def refused_open(path: Path, mode: str = "r") -> object:
-        check(path)
-        return opening(path, mode)
-
-    monkeypatch.setattr(Path, "stat", refused_stat)
-    monkeypatch.setattr(Path, "open", refused_open)
+    return call
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
@@ -185,7 +150,8 @@ def test_what_may_not_be_read_is_skipped_and_told(
         (tmp_path / "cwd.so").symlink_to(tmp_path / "other")
     else:
         put(tmp_path, {"cwd.so": ELF})
-    refuse(monkeypatch, "cwd.so")
+    for name in ("stat", "open"):
+        monkeypatch.setattr(Path, name, refusing(getattr(Path, name)))
     read = read_files([tmp_path])
     assert [Path(item.path).name for item in read.binaries] == ["a.so", "z.so", "x.so"]
     assert read.skipped == ((str(tmp_path / "cwd.so"), "cannot be read: Permission denied"),)

@@ -21,9 +21,8 @@ def read(data: bytes) -> Binary:
 
 @pytest.mark.parametrize("wide", [True, False])
 def test_links(wide: bool) -> None:
-    binary = read(
-        PeForge(wide=wide, imports=IMPORTS, delayed=("nvcuda.dll",), exports=("PyInit__C",)).build()
-    )
+    forge = PeForge(wide=wide, imports=IMPORTS, delayed=("nvcuda.dll",), exports=("PyInit__C",))
+    binary = read(forge.build())
     assert binary.format == "pe" and binary.machine == "x86_64"
     assert binary.needed == ("cudart64_12.dll", "c10.dll")
     assert binary.delay_needed == ("nvcuda.dll",)
@@ -33,18 +32,11 @@ def test_links(wide: bool) -> None:
 
 def test_device_code_with_gaps_between_fatbins() -> None:
     one = fatbin_of(entry(SASS, 89, flags=WINDOWS), entry(PTX, 90, flags=WINDOWS, version=(8, 4)))
-    data = PeForge(
-        sections=((".nv_fatb", TYPICAL), ("__nv_rel", one + bytes(16) + one), (".nvFatBi", b"x"))
-    ).build()
-    binary = read(data)
-    assert [(box.section, len(box.entries)) for box in binary.fatbins] == [
-        (".nv_fatb", 3),
-        (".nv_fatb", 1),
-        (".nv_fatb", 0),
-        ("__nv_rel", 2),
-        ("__nv_rel", 2),
-    ]
-    assert [box.relocatable for box in binary.fatbins] == [False] * 3 + [True] * 2
+    sections = ((".nv_fatb", TYPICAL), ("__nv_rel", one + bytes(16) + one), (".nvFatBi", b"x"))
+    binary = read(PeForge(sections=sections).build())
+    found = [(box.section, len(box.entries), box.relocatable) for box in binary.fatbins]
+    typical = [(".nv_fatb", count, False) for count in (3, 1, 0)]
+    assert found == [*typical, *[("__nv_rel", 2, True)] * 2]
     assert binary.fatbins[3].entries[1].ptx_version == (8, 4)
 
 

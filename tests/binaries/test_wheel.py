@@ -4,10 +4,12 @@ import struct
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from splatfix.binaries import BinaryError, read_wheel
+from tests.tables import data
 
 from .forge_elf import ElfForge
 from .forge_fatbin import TYPICAL
@@ -24,8 +26,8 @@ MEMBERS = {
 
 def wheel(path: Path, method: int = zipfile.ZIP_DEFLATED, members: dict[str, bytes] | None = None) -> Path:
     with zipfile.ZipFile(path, "w", method) as archive:
-        for name, data in (MEMBERS if members is None else members).items():
-            archive.writestr(name, data)
+        for name, content in (MEMBERS if members is None else members).items():
+            archive.writestr(name, content)
     return path
 
 
@@ -76,31 +78,20 @@ def test_a_stored_member_cannot_reach_into_the_next(tmp_path: Path) -> None:
 
 def test_damaged_archives(tmp_path: Path) -> None:
     path = wheel(tmp_path / "a.whl")
-    data = path.read_bytes()
-    for size in (0, 3, 50, len(data) // 2, len(data) - 10):
-        path.write_bytes(data[:size])
+    packed = path.read_bytes()
+    for size in (0, 3, 50, len(packed) // 2, len(packed) - 10):
+        path.write_bytes(packed[:size])
         with pytest.raises(BinaryError, match=r"a\.whl"):
             read_wheel(path)
 
 
-@pytest.mark.parametrize(
-    ("method", "content", "offset", "layout", "value", "complaint"),
-    [
-        (zipfile.ZIP_STORED, LIBRARY, 42, "<I", 64, "no zip member at offset 0x40"),
-        (zipfile.ZIP_STORED, LIBRARY, 8, "<H", 1, "encrypted"),
-        (zipfile.ZIP_DEFLATED, LIBRARY + bytes(1 << 20), 24, "<I", 1000, r"a\.so"),
-        (zipfile.ZIP_DEFLATED, bytes(1 << 20), 24, "<I", 0xFFFFFFF0, "claims to unpack"),
-        (zipfile.ZIP_DEFLATED, LIBRARY, 16, "<I", 7, r"unpacks to .* bytes that are not the"),
-    ],
-    ids=["place", "encrypted", "longer than said", "fills the disk", "checksum"],
-)
-def test_a_forged_record_of_the_directory(
-    tmp_path: Path, method: int, content: bytes, offset: int, layout: str, value: int, complaint: str
-) -> None:
-    path = wheel(tmp_path / "a.whl", method, {"a.so": content})
-    data = bytearray(path.read_bytes())
-    struct.pack_into(layout, data, data.rindex(b"PK\x01\x02") + offset, value)
-    path.write_bytes(data)
+@pytest.mark.parametrize("forged", data(__file__)["forged"].values(), ids=data(__file__)["forged"])
+def test_a_forged_record_of_the_directory(tmp_path: Path, forged: tuple[Any, ...]) -> None:
+    method, zeros, offset, layout, value, complaint = forged
+    path = wheel(tmp_path / "a.whl", method, {"a.so": LIBRARY + bytes(zeros)})
+    packed = bytearray(path.read_bytes())
+    struct.pack_into(layout, packed, packed.rindex(b"PK\x01\x02") + offset, value)
+    path.write_bytes(packed)
     with pytest.raises(BinaryError, match=complaint):
         read_wheel(path)
 

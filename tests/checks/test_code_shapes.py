@@ -15,25 +15,7 @@ HABITS = (
     code_shapes.graphs_kept,
     code_shapes.cache_emptied_in_the_loop,
 )
-BAD = {
-    "autograd": ("        with torch.no_grad():\n            if", "        if True:\n            if", 0, 4),
-    "cuda": (".to(data_device)", ".cuda()", 1, 11),
-    "to cuda": (".to(data_device)", '.to(device="cuda:0")', 1, 11),
-    "list": ("losses.append(loss.item())", "losses.append(loss)", 2, 20),
-    "sum": ("total += loss.detach()", "total += 0.5 * loss", 2, 21),
-    "cache": ("        loss.backward()", "        loss.backward(); torch.cuda.empty_cache()", 3, 18),
-}
-FINE = {
-    "as it is": ("", ""),
-    "a decorator": ("def evaluate", "@torch.inference_mode()\ndef evaluate"),
-    "called elsewhere": ("                evaluate(model, views)\n", ""),
-    "numbers": ("total += loss.detach()", "total += float(loss)"),
-    "a sum of this iteration": ("total += loss.detach()", "total = 0.0; total += loss; total.backward()"),
-    "under a condition": (
-        "        loss.backward()\n",
-        "        loss.backward()\n        if iteration > 5: torch.cuda.empty_cache()\n",
-    ),
-}
+BAD, FINE = data(__file__)["bad"], data(__file__)["fine"]
 
 
 @pytest.mark.parametrize(("good", "bad", "habit", "line"), BAD.values(), ids=BAD)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from splatfix.context.toolchain import Toolchain
 from splatfix.model import Compiler, Fact
+from tests.binaries import oracle
 from tests.knowledge.torch_sources import TorchSource, torch_sources
 
 from .conftest import Changer
@@ -39,11 +39,7 @@ def test_torch_hands_cc_to_nvcc_and_asks_cxx_itself(source: TorchSource) -> None
 @pytest.mark.native
 def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -> None:
     """nvcc's own ``--dryrun`` over every combination of its variables, with ``-ccbin`` for torch's CC."""
-    nvcc, gcc = shutil.which("nvcc"), shutil.which("gcc")
-    if nvcc is None or gcc is None:
-        if os.environ.get("SPLATFIX_NATIVE_LANE") == "1":
-            pytest.fail("the native lane is not complete: no nvcc, or no gcc")
-        pytest.skip("no nvcc, or no gcc")
+    nvcc, gcc = oracle.tool("nvcc"), oracle.tool("gcc")
     settings = {
         "NVCC_APPEND_FLAGS": "NVCC_APPEND_FLAGS -ccbin",
         "CC": "CC",
@@ -63,14 +59,8 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
                 flags = ["-ccbin", path]
             else:
                 env[name] = path if name == "NVCC_CCBIN" else f"-ccbin {path}"
-        done = subprocess.run(
-            [nvcc, *flags, "--dryrun", str(tmp_path / "k.cu")],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=env,
-            check=False,
-        )
+        argv = [nvcc, *flags, "--dryrun", str(tmp_path / "k.cu")]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env, check=False)
         called = set(re.findall(r'^#\$ "?\S*/of_(\w+)"? -', done.stderr, re.MULTILINE))
         here = (*(Compiler("gcc", name, "12.2.0", (settings[name],)) for name in chosen), FIFTEEN)
         ours = Toolchain(changed(compilers=Fact(here, ""))).nvcc_host_compiler

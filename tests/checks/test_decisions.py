@@ -81,12 +81,11 @@ BLANK: dict[str, Callable[[dict[str, Any]], Any]] = {
 """What a fact is where a row does not say so."""
 
 
-def rows() -> list[Any]:
-    return [
-        pytest.param(code, row, id=f"{code}-{number}-{row['expected'] or 'quiet'}")
-        for code, rows in TABLE.items()
-        for number, row in enumerate(rows, 1)
-    ]
+ROWS = [
+    pytest.param(code, row, id=f"{code}-{number}-{row['expected'] or 'quiet'}")
+    for code, rows in TABLE.items()
+    for number, row in enumerate(rows, 1)
+]
 
 
 def saved(name: str, value: Any) -> Any:
@@ -128,20 +127,18 @@ def read(hint: Any, name: str, value: Any) -> Any:
     return from_json(hint, {"value": saved(name, value), "found_via": "test"})
 
 
-def only_toolkit(
-    version: str, archs: tuple[str, ...] = (), root: str = "/opt/cuda", **fields: Any
-) -> dict[str, Any]:
-    read_in = {name: read(HINTS[Toolkit][name], name, value) for name, value in fields.items()}
-    return cuda(version, *archs, root=root, **read_in)
-
-
 def facts_of(row: dict[str, Any], changed: Changer, torch_with: TorchWith) -> Facts:
     """The healthy machine with what a row says."""
     given: dict[str, Any] = {}
     for name in row.get("with", ()):
         given |= SHARED[name]
     given |= row
-    values = only_toolkit(**given["toolkit"]) if "toolkit" in given else {}
+    values: dict[str, Any] = {}
+    if "toolkit" in given:
+        toolkit = {
+            name: read(HINTS[Toolkit].get(name), name, item) for name, item in given["toolkit"].items()
+        }
+        values = cuda(toolkit.pop("version"), *toolkit.pop("archs", ()), **toolkit)
     if isinstance(given.get("torch"), dict) and "unknown" not in given["torch"]:
         torch = given.pop("torch")
         values["torch"] = torch_with(**{key: read(HINTS[Torch][key], key, torch[key]) for key in torch})
@@ -162,7 +159,7 @@ def facts_of(row: dict[str, Any], changed: Changer, torch_with: TorchWith) -> Fa
     return with_checkout(facts, **of_checkout) if of_checkout else facts
 
 
-@pytest.mark.parametrize(("code", "row"), rows())
+@pytest.mark.parametrize(("code", "row"), ROWS)
 def test_decision(changed: Changer, torch_with: TorchWith, code: str, row: dict[str, Any]) -> None:
     facts, targets = facts_of(row, changed, torch_with), row.get("targets", ())
     findings = of(facts, code, *targets)

@@ -7,22 +7,22 @@ from splatfix.core.errors import Rejected
 from splatfix.core.step import commands
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch
-from splatfix.model import Distribution, Fact, Facts, Finding, ImportedModule, Status
+from splatfix.model import Distribution, Fact, ImportedModule, Status
 from splatfix.plan import Request
 from splatfix.plan.dependencies import plan_dependencies
 
 from .conftest import Changer, of, source, with_checkout, with_python
 
 
-def without_torch(changed: Changer, python: str = "3.11.9", **values: object) -> Facts:
-    no_torch = {"torch_installed": Fact(False, "sys.path"), "torch": Fact(None, "", "not installed")}
-    facts = changed(**no_torch, extensions=Fact((), ""), toolkit_choice=Fact(None), **values)
-    return with_python(facts, version=python)
-
-
 def test_the_newest_torch_for_a_python_is_offered(changed: Changer, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a release of which it is not known is kept."""
-    facts = without_torch(changed, "3.11.7", driver=Fact(None, "", "not asked"))
+    no_torch = {"torch_installed": Fact(False, "sys.path"), "torch": Fact(None, "", "not installed")}
+    nothing = {
+        "extensions": Fact((), ""),
+        "toolkit_choice": Fact(None),
+        "driver": Fact(None, "", "not asked"),
+    }
+    facts = with_python(changed(**no_torch, **nothing), version="3.11.7")
     offered = torch_releases.builds_for_arch(Arch(12, 0), python=(3, 11))[0].build.release
     summary = f"torch up to {offered} has wheels for Python 3.11.7."
     assert [item.summary for item in of(facts, "python-version-unsupported")] == [summary]
@@ -34,28 +34,18 @@ def test_the_newest_torch_for_a_python_is_offered(changed: Changer, monkeypatch:
     assert finding.summary.endswith(f"; of {last.release} that is not known.")
 
 
-HERE = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")
-
-
-def lines(finding: Finding) -> list[str]:
-    return [" ".join(command.argv) for command in commands(finding.remedy)]
-
-
 def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -> None:
     """Pointnet2, torchsparse: install refused what diagnose had passed over."""
     known = source("nets", requires=("rootpath", "tqdm>=4", "numpy", "torch>=1"))
     top = replace(known.source, name="top", requires=("hydra-core==0.11.3",))
-    here = Fact((Distribution("numpy", "2.0", "/x"),), "test")
-    facts = with_checkout(
-        changed(modules=HERE, distributions=here),
-        sources=(known,),
-        package=top,
-        needs=(ImportedModule("tqdm", "train.py", 1),),
-    )
+    modules = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")
+    here = changed(modules=modules, distributions=Fact((Distribution("numpy", "2.0", "/x"),), "test"))
+    needs = (ImportedModule("tqdm", "train.py", 1),)
+    facts = with_checkout(here, sources=(known,), package=top, needs=needs)
     (finding,) = of(facts, "imports-missing")
     assert finding.status is Status.FAIL and "rootpath" in finding.summary
-    (line,) = lines(finding)
-    assert set(line.split()[-3:]) == {"tqdm>=4", "rootpath", "hydra-core==0.11.3"}
+    (command,) = commands(finding.remedy)
+    assert set(command.argv[-3:]) == {"tqdm>=4", "rootpath", "hydra-core==0.11.3"}
     for item in (known.source, top):
         rejected = plan_dependencies(Request(sources=()), facts, (item,))
         assert isinstance(rejected, Rejected) and rejected.code == "build-tools-missing"

@@ -1,46 +1,21 @@
 """GPUs that answer and are hurt all the same, and disks that are full: the facts, and what is said of them."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from splatfix.core.runner import Completed
 from splatfix.facts.machine import health
 from splatfix.model import Disk, Fact, Xid
+from tests.tables import data
 
-# Lines as reports have them: an old driver's, a new one's, and one that is no Xid.
-LOG = """\
-[  966.503025] NVRM: Xid (0000:01:00): 31, Ch 0000000b, engmask 00000120, intr 10000000
-[ 1021.11] NVRM: Xid (PCI:0000:10:1c): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
-[ 1022.11] NVRM: Xid (PCI:0000:10:1c): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
-[ 1023.11] NVRM: GPU at PCI:0000:10:1c: GPU-00000000-0000-0000-0000-000000000001
-"""
-DF = """\
-Filesystem     1024-blocks      Used Available Capacity Mounted on
-/dev/sda1        264232880 247670116   1500000      94% /
-tmpfs                65536     65536         0     100% /tmp
-/dev/sda1        264232880 247670116   1500000      94% /
-"""
+LOG, DF = data(__file__)["texts"].values()
 
 
-class Answering:
-    """A Linux machine on which every program answers the same."""
-
-    name = "linux"
-
-    def __init__(self, stdout: str = "", stderr: str = "", code: int | None = 0, there: bool = True) -> None:
-        self._there = there
-        self._done = Completed(("x",), code, stdout, stderr, 0.0, "" if code is not None else "gone")
-
-    def exists(self, _path: str) -> bool:
-        return self._there
-
-    def run(self, _argv: Any, _timeout: float) -> Completed:
-        return self._done
-
-
-def asked(probe: Any, *args: Any, **values: Any) -> Fact[Any]:
-    answer = probe(Answering(*args, **values))
-    assert isinstance(answer, Fact)
-    return answer
+def asked(probe: Any, stdout: str, stderr: str = "", code: int | None = 0, there: bool = True) -> Fact[Any]:
+    """By a Linux machine on which every program answers the same."""
+    done = Completed(("x",), code, stdout, stderr, 0.0, "gone")
+    fact: Fact[Any] = probe(SimpleNamespace(name="linux", exists=lambda _: there, run=lambda *_: done))
+    return fact
 
 
 def test_what_the_kernel_and_df_say() -> None:
@@ -52,8 +27,6 @@ def test_what_the_kernel_and_df_say() -> None:
         asked(health.xids, LOG, there=False),
     ):
         assert unread.value is None and unread.error
-    assert asked(health.disks, DF).value == (
-        Disk("/", 264232880 << 10, 1500000 << 10),
-        Disk("/tmp", 65536 << 10, 0),
-    )
+    found = (Disk("/", 264232880 << 10, 1500000 << 10), Disk("/tmp", 65536 << 10, 0))
+    assert asked(health.disks, DF).value == found
     assert asked(health.disks, "", "df: no such file", 1).value is None

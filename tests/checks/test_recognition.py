@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from splatfix.checks.checkout.recognition import Recognition, recognise, repository_of
-from splatfix.knowledge.stacks import Stack, stack, stacks, variant
+from splatfix.knowledge.stacks import Stack, stacks, variant
 from splatfix.model import Checkout, CheckoutSource, ExtensionCall, GuardedImport, Source, Submodule
 from tests.tables import data
 
@@ -14,22 +14,9 @@ from .conftest import call
 HUB = "https://github.com/"
 
 
-def row(key: str) -> Stack:
-    known = stack(key)
-    assert known is not None
-    return known
-
-
-def modules(*addresses: str) -> tuple[Submodule, ...]:
-    return tuple(
-        Submodule(f"submodules/{address.rpartition('/')[2]}", f"{HUB}{address}.git", True)
-        for address in addresses
-    )
-
-
 def checkout(*keys: str, **values: Any) -> Checkout:
     """With the files of these stacks."""
-    paths = tuple(path for key in keys for path in row(key).recognise)
+    paths = tuple(path for known in stacks() if known.key in keys for path in known.recognise)
     return Checkout(**{"folder": "/home/u/gs", "paths": paths, **values})
 
 
@@ -51,81 +38,40 @@ def test_a_stack_as_it_is_published(known: Stack) -> None:
             assert taken_for.call_fits is (True if calls else None)
 
 
-V1_CALL = {"calls": (call(),)}
-SCORES = {"calls": (call(forward=("means3D", "scores"), unpacks=3),)}
-FILTER = ExtensionCall(
-    "r.py", 9, "prefilter", "diff_gaussian_rasterization", "GaussianRasterizer.visible_filter"
-)
+V1_CALL, MODULE = {"calls": (call(),)}, "diff_gaussian_rasterization"
+MADE_FROM, TOO_LITTLE = data(__file__)["made_from"], data(__file__)["too_little"]
 
 
-@pytest.mark.parametrize(
-    ("keys", "values", "key", "fits", "against"),
-    [
-        # all of Inria's files, and another rasterizer
-        ("inria-v1", SCORES, "inria-v1", False, "gives scores"),
-        ("inria-v1", {**V1_CALL, "extension_calls": (FILTER,)}, "inria-v1", False, "visible_filter"),
-        (
-            "inria-v1",
-            {**V1_CALL, "submodules": modules("me/diff-gaussian-rasterization")},
-            "inria-v1",
-            True,
-            "me/diff-gaussian-rasterization",
-        ),
-        # all files and the very call of Scaffold-GS; only its own address says that it is another
-        ("scaffold", {"calls": (call("scaffold"),), "clones": (HUB + "me/Tree-GS",)}, "scaffold", True, "me/tree-gs"),
-        # the files of Mip-Splatting, which calls the rasterizer as Inria's does
-        ("mip", V1_CALL, "mip", False, "kernel_size"),
-        ("inria-v1", {**V1_CALL, "remote": HUB + "me/gaussian-splatting"}, "inria-v1", True, "cloned from me/"),
-        # some files and what the rasterizer's address and call say
-        ("", {**V1_CALL, "submodules": modules(*row("inria-v1").addresses)}, "inria-v1", True, "lacks train.py"),
-        # another module beside the stack's own, and in its place
-        ("inria-v1", {"calls": (call(), call("diff-gauss", function="f"))}, "inria-v1", True, "diff_gauss besides"),
-        ("inria-v1", {"calls": (call("diff-gauss"),)}, "inria-v1", False, "diff_gauss"),
-        # the repository itself, at a commit with another call
-        ("inria-v1", {**SCORES, "remote": HUB + "graphdeco-inria/gaussian-splatting"}, "inria-v1", False, "scores"),
-    ],
-    ids=["call", "method", "submodule", "readme", "back-to-the-base", "fork", "few-files", "beside", "module", "newer"],
-)  # fmt: skip
-def test_what_was_made_from_a_stack(
-    keys: str, values: dict[str, Any], key: str, fits: bool, against: str
-) -> None:
-    taken_for = recognised(checkout(*filter(None, [keys]), **values))
-    assert (taken_for.stack.key, taken_for.own, taken_for.call_fits) == (key, False, fits)
-    assert any(against in text for text in taken_for.against), taken_for.against
-    assert taken_for.words == f"made from {row(key).name}"
+def of_row(row: dict[str, Any]) -> Checkout:
+    values = {name: row[name] for name in ("paths", "remote", "clones") if name in row}
+    values["calls"] = tuple(call(**one) for one in row.get("calls", ()))
+    values["extension_calls"] = tuple(ExtensionCall(*one) for one in row.get("methods", ()))
+    values["submodules"] = tuple(
+        Submodule(f"submodules/{address.rpartition('/')[2]}", f"{HUB}{address}.git", True)
+        for address in row.get("submodules", ())
+    )
+    return checkout(*row.get("files", ()), **values)
 
 
-def test_half_of_the_files_and_a_call() -> None:
-    paths = ("train.py", "arguments", "scene", "gaussian_renderer", "mine.py")
-    taken_for = recognised(checkout(paths=paths, calls=(call(forward=("means3D", "mine")),)))
-    assert (taken_for.stack.key, taken_for.own) == ("inria-v1", False)
-    assert recognise(checkout(paths=paths)) is None, "files alone carry no claim"
+@pytest.mark.parametrize("row", MADE_FROM.values(), ids=MADE_FROM)
+def test_what_was_made_from_a_stack(row: dict[str, Any]) -> None:
+    taken_for = recognised(of_row(row))
+    assert (taken_for.stack.key, taken_for.own, taken_for.call_fits) == (row["from"], False, row["fits"])
+    assert any(row["against"] in text for text in taken_for.against), taken_for.against
+    assert taken_for.words == f"made from {taken_for.stack.name}"
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"paths": ("setup.py", "src")},
-        {"paths": ("train.py", "scene")},
-        {"paths": (), "calls": (call(),)},
-        {"paths": ("train.py",), "clones": (HUB + "NVlabs/nvdiffrast",)},
-        {"paths": ("gaussian_renderer",), "clones": (HUB + "graphdeco-inria/gaussian-splatting",), **V1_CALL},
-        {"paths": (), "submodules": modules("graphdeco-inria/diff-gaussian-rasterization"), **SCORES},
-    ],
-    ids=["nothing", "names", "call", "dependency", "rasterizer-of-another", "submodule"],
-)
-def test_too_little_is_no_claim(values: dict[str, Any]) -> None:
-    assert recognise(Checkout("/home/u/gs", **values)) is None
+@pytest.mark.parametrize("row", TOO_LITTLE.values(), ids=TOO_LITTLE)
+def test_too_little_is_no_claim(row: dict[str, Any]) -> None:
+    assert recognise(of_row(row)) is None
 
 
 def test_the_call_tells_two_releases_apart() -> None:
     """Inria's repository is one; the files and the call say which of its releases it is."""
     remote = {"remote": HUB + "graphdeco-inria/gaussian-splatting"}
     fast = call("3dgs-accel", line=90)
-    adam = ExtensionCall("train.py", 9, "", "diff_gaussian_rasterization", "SparseGaussianAdam")
-    hidden = GuardedImport(
-        "train.py", 1, "diff_gaussian_rasterization", ("SparseGaussianAdam",), "everything"
-    )
+    adam = ExtensionCall("train.py", 9, "", MODULE, "SparseGaussianAdam")
+    hidden = GuardedImport("train.py", 1, MODULE, ("SparseGaussianAdam",), "everything")
     newer = {"calls": (fast, call("inria-2024-dr_aa")), "extension_calls": (adam,), "guarded": (hidden,)}
     assert recognised(checkout("inria-2024", "inria-v1", **remote, **newer)).stack.key == "inria-2024"
     assert recognised(checkout("inria-v1", **remote, **V1_CALL)).stack.key == "inria-v1"

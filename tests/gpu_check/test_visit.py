@@ -71,8 +71,8 @@ def nvidia_smi() -> tuple[list[dict[str, str]], str]:
     gpus = [dict(zip(FIELDS, row, strict=True)) for row in rows]
     assert gpus, f"nvidia-smi names no GPU: {done.why()}"
     table = Runner().run(["nvidia-smi"], timeout=20).stdout
-    level = re.search(r"CUDA (?:UMD )?Version:\s*([0-9.]+)", table)
-    return gpus, level.group(1) if level else ""
+    levels = re.findall(r"CUDA (?:UMD )?Version:\s*([0-9.]+)", table)
+    return gpus, "".join(levels[:1])
 
 
 def test_compile(visit: Visit, notes: Notes) -> None:
@@ -105,8 +105,9 @@ def test_kernels(visit: Visit, notes: Notes) -> None:
 def run_tests(visit: Visit, notes: Notes, expression: str, *files: str) -> None:
     """Run the tests marked ``gpu`` of these files in a child; a skipped one is not one that passed."""
     ini = visit.work / "tests.ini"
-    marks = "".join(f"    {name}: {name}\n" for name in ("gpu", "slow", "native", "docker"))
-    ini.write_text(f"[pytest]\npythonpath = .\nmarkers =\n{marks}", encoding="utf-8")
+    ini.write_text(
+        "[pytest]\npythonpath = .\nmarkers =\n    gpu\n    slow\n    native\n    docker\n", "utf-8"
+    )
     for file in files:
         path = ROOT / "tests" / file
         words = f"-m pytest -q -rA --tb=line -p no:cacheprovider -c {ini} --rootdir {ROOT} --confcutdir {path.parent}"

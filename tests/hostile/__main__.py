@@ -13,7 +13,6 @@ KINDS = {
     "checkouts": ("checkout_cases", "cases", 240),
     "environments": ("environments", "cases", 100),
     "scenes": ("scenes", "cases", 400),
-    "binaries": ("binaries", "cases", 40_000),
 }
 
 

@@ -22,9 +22,8 @@ def enter(folder: Path) -> None:
     """Make the case's folder the world of the commands that follow: home, cache, temporary files."""
     for name in _OURS:
         (folder / name).mkdir(exist_ok=True)
-    for name in [
-        name for name in os.environ if name.startswith(("SPLATFIX_", "XDG_", "PIP_", "CUDA", "GIT_"))
-    ]:
+    ours = ("SPLATFIX_", "XDG_", "PIP_", "CUDA", "GIT_")
+    for name in [name for name in os.environ if name.startswith(ours)]:
         del os.environ[name]
     os.environ |= {
         "HOME": str(folder / "home"),
@@ -82,14 +81,11 @@ def everything_in(folder: Path) -> dict[str, tuple[int, ...]]:
             if name in _OURS:
                 continue
             status = entry.stat(follow_symlinks=False)
-            is_folder = entry.is_dir(follow_symlinks=False)
-            found[name] = (
-                status.st_mode,
-                0 if is_folder else status.st_size,
-                0 if is_folder else status.st_mtime_ns,
-            )
-            if is_folder:
+            if entry.is_dir(follow_symlinks=False):
+                found[name] = (status.st_mode,)
                 pending.append(entry.path)
+            else:
+                found[name] = (status.st_mode, status.st_size, status.st_mtime_ns)
     return found
 
 

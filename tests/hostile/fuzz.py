@@ -1,7 +1,6 @@
 """Coverage-guided fuzzing of every reader of strangers' bytes: ``python -m tests.hostile.fuzz TARGET [--seconds N]``.
 
-By Atheris (libFuzzer), which the extra ``test`` brings where it exists. What breaks a reader is kept in a folder and named; put
-it into ``corpus/TARGET``, from where every later run begins.
+By Atheris (libFuzzer), which the extra ``test`` brings where it exists. What breaks a reader is kept in a folder and named.
 """
 
 import argparse
@@ -12,7 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
 TARGETS = ("binaries", "source", "colmap", "ply", "logs", "wheels")
 
 
@@ -44,18 +42,14 @@ def main() -> int:
         if typed.only:
             read(typed.only.read_bytes())
             return 0
-        known = {
-            f"kept-{path.name}": path.read_bytes() for path in (HERE / "corpus" / typed.target).glob("*")
-        }
-        for name, data in {**make_seeds(), **known}.items():
+        for name, data in make_seeds().items():
             (seeds / name).write_bytes(data)
             read(data)
         crashes = typed.crashes / typed.target
         crashes.mkdir(parents=True, exist_ok=True)
         limits = [f"-max_total_time={typed.seconds}", "-timeout=20", "-rss_limit_mb=900", "-max_len=200000"]
-        atheris.Setup(
-            [sys.argv[0], *limits, f"-artifact_prefix={crashes}/", "-print_final_stats=1", str(seeds)], read
-        )
+        options = [*limits, f"-artifact_prefix={crashes}/", "-print_final_stats=1"]
+        atheris.Setup([sys.argv[0], *options, str(seeds)], read)
         child = os.fork()
         if child == 0:
             atheris.Fuzz()  # ends the process

@@ -26,24 +26,23 @@ _ADDRESS_SPACE = 2 << 30
 
 @dataclass(frozen=True)
 class Case:
-    """One input. ``inputs`` is how many it stands for where they are small and tried many at a time."""
+    """One input."""
 
     name: str
     run: Callable[[Path], None]
-    inputs: int = 1
 
 
-def seeded(run: Callable[[Path, int], None], count: int, seed: int, inputs: int = 1) -> Iterator[Case]:
+def seeded(run: Callable[[Path, int], None], count: int, seed: int) -> Iterator[Case]:
     """A case for each number from ``seed`` on, which the case is made from."""
-    for number in range(seed, seed + max(1, count // inputs)):
-        yield Case(f"seed-{number}", lambda folder, number=number: run(folder, number), inputs)  # type: ignore[misc]
+    for number in range(seed, seed + max(1, count)):
+        yield Case(f"seed-{number}", lambda folder, number=number: run(folder, number))  # type: ignore[misc]
 
 
 def run_all(cases: Iterable[Case]) -> tuple[int, dict[str, str]]:
     """Run every case; a failure ends that case only. How many inputs were tried, and why each failed, by the case's name."""
     tried, failed = 0, {}
     for case in cases:
-        tried += case.inputs
+        tried += 1
         if why := run_one(case):
             failed[case.name] = why
             print(f"{case.name}: {why.strip().splitlines()[-1]}", file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from splatfix.checks.scene.size import read_scene_size
 from splatfix.core.errors import SplatfixError
 from splatfix.facts.scene.reader import read_scene
 from splatfix.scenes.fix import FixRequest, fix_scene
-from tests.smoke_trainer.tiny import LAYOUTS, SCENES
+from tests.smoke_trainer.tiny import LAYOUTS, SCENES, SHAPES
 
 from .bad_files import bad_files, replace
 from .harness import Case, seeded
@@ -87,15 +88,15 @@ def ply_files() -> dict[str, bytes]:
     head = "ply\nformat {} 1.0\nelement vertex 3\n"
     head += "".join(f"property float {axis}\n" for axis in "xyz")
     head += "".join(f"property uchar {name}\n" for name in ("red", "green", "blue")) + "end_header\n"
-    rows = rng.normal(size=(3, 3)).astype(">f4")
-    packed = b"".join(row.tobytes() + b"\x01\x02\x03" for row in rows)
-    names = ply.gaussian_properties(3)
-    model = "ply\nformat binary_little_endian 1.0\nelement vertex 3\n"
-    model += "".join(f"property float {name}\n" for name in names) + "end_header\n"
+    packed = b"".join(row.tobytes() + b"\x01\x02\x03" for row in rng.normal(size=(3, 3)).astype(">f4"))
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model.ply"
+        ply.write_gaussians(model, {name: rng.normal(size=(3, *shape)) for name, shape in SHAPES.items()})
+        gaussians = model.read_bytes()
     return {
         "text": (head.format("ascii") + "1 2 3 4 5 6\n1e3 -2 .5 255 0 0\n0 0 0 0 0 0\n").encode(),
         "big-endian": head.format("binary_big_endian").encode() + packed,
-        "gaussians": model.encode() + rng.normal(size=(3, len(names))).astype("<f4").tobytes(),
+        "gaussians": gaussians,
     }
 
 

@@ -51,6 +51,10 @@ def _source(data: bytes, folder: Path) -> None:
     read_checkout(folder, _PATTERNS)
 
 
+def _source_seeds() -> Mapping[str, bytes]:
+    return {name.replace("/", "_"): b"%d%s" % (n, FILES[name].encode()) for n, name in enumerate(_SOURCES)}
+
+
 _COLMAP = [(suffix, read) for suffix in (".bin", ".txt") for read in COLMAP.values()]
 
 
@@ -97,9 +101,8 @@ def wheels() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         whole = write_wheel(Path(folder), "pkg", "1", files, "test").read_bytes()
     made = {"whole": whole}
-    for number, evil in enumerate(
-        ("../evil", "/evil", "pkg\\..\\evil", "pkg-1.data/data/../../evil", "a" * 5000)
-    ):
+    evils = ("../evil", "/evil", "pkg\\..\\evil", "pkg-1.data/data/../../evil", "a" * 5000)
+    for number, evil in enumerate(evils):
         packed = io.BytesIO(whole)
         with zipfile.ZipFile(packed, "a") as archive:
             archive.writestr(evil, b"")
@@ -112,14 +115,8 @@ def _wheel(data: bytes, folder: Path) -> None:
     path = folder / "pkg-1-py3-none-any.whl"
     path.write_bytes(data)
     place = Path("/nowhere/env")
-    target: Any = SimpleNamespace(
-        version="3.11",
-        purelib=place / "p",
-        platlib=place / "l",
-        scripts=place / "s",
-        data=place,
-        headers=place / "h",
-    )
+    schemes = {name: place / name for name in ("purelib", "platlib", "scripts", "headers")}
+    target: Any = SimpleNamespace(version="3.11", data=place, **schemes)
     try:
         wheel = open_wheel(path)
         inside = all(place in one.parents and ".." not in one.parts for one in wheel.destinations(target))
@@ -129,22 +126,19 @@ def _wheel(data: bytes, folder: Path) -> None:
         assert error.code in ("not-a-wheel", "cannot-write"), error.code
 
 
+def _small_binaries() -> Mapping[str, bytes]:
+    return {name: data for name, data in binaries.corpus().items() if len(data) < 50_000}
+
+
+def _logs() -> Mapping[str, bytes]:
+    return {name: text.encode() for name, text in LOGS.items() if isinstance(text, str)}
+
+
 READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
-    "binaries": (
-        _binaries,
-        lambda: {name: data for name, data in binaries.corpus().items() if len(data) < 50_000},
-    ),
-    "source": (
-        _source,
-        lambda: {
-            name.replace("/", "_"): b"%d%s" % (n, FILES[name].encode()) for n, name in enumerate(_SOURCES)
-        },
-    ),
+    "binaries": (_binaries, _small_binaries),
+    "source": (_source, _source_seeds),
     "colmap": (_colmap, _colmap_seeds),
     "ply": (_ply, ply_files),
-    "logs": (
-        _log,
-        lambda: {name: text.encode() for name, text in LOGS.items() if isinstance(text, str)},
-    ),
+    "logs": (_log, _logs),
     "wheels": (_wheel, wheels),
 }

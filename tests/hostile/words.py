@@ -28,24 +28,12 @@ def write_speaking_checkout(folder: Path) -> None:
     put(folder, {**FILES, "simple_knn.py": "", ".git/HEAD": COMMIT})
     modules = ""
     for number, name in enumerate(NAMES.values()):
-        setup = SETUP.replace('"splat_probe"', repr(f"splat{name}")).replace('"1.0"', repr(f"1.0{said}"))
-        setup = setup.replace('"splat_probe._C"', repr(f"splat.{said}")).replace(
-            '"ext.cu"', repr(f"{name}.cu")
-        )
-        put(
-            folder,
-            {
-                f"submodules/{name}/setup.py": setup,
-                f"train{name}.py": FILES["train.py"],
-                f"broken{name}.py": "import gsplat\nx = (",
-            },
-        )
+        setup, own = SETUP, {"splat_probe": f"splat{name}", "1.0": f"1.0{said}"}
+        for word, text in {**own, "splat_probe._C": f"splat.{said}", "ext.cu": f"{name}.cu"}.items():
+            setup = setup.replace(f'"{word}"', repr(text))
+        files = {f"submodules/{name}/setup.py": setup, f"train{name}.py": FILES["train.py"]}
+        put(folder, {**files, f"broken{name}.py": "import gsplat\nx = ("})
         modules += f'[submodule "m{number}"]\n\tpath = submodules/m{number}{name}\n\turl = git@evil.example:{name}/{said}\n'
-    put(
-        folder,
-        {
-            ".git/config": f'[remote "origin"]\n\turl = https://github.com/someone/{said}x.git\n',
-            ".gitmodules": modules,
-            "requirements.txt": f"torch==1.0{said}\n{said}\n",
-        },
-    )
+    remote = f'[remote "origin"]\n\turl = https://github.com/someone/{said}x.git\n'
+    pins = f"torch==1.0{said}\n{said}\n"
+    put(folder, {".git/config": remote, ".gitmodules": modules, "requirements.txt": pins})

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from splatfix.kernels.projection import Gaussians
 
-from .scenes import Inputs
+from .scenes import Inputs, look_at, rand
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 _BOTH_HAVE = ("means3D", "means2D", "opacities", "shs", "colors_precomp", "scales", "rotations")
@@ -52,6 +52,17 @@ def in_precision(settings: Any, dtype: torch.dtype, device: str = "cpu") -> Any:
 def leaves_of(inputs: Inputs, dtype: torch.dtype | None = None, device: str = "cpu") -> Inputs:
     """The same in that precision, their own without one, and there, which ask for gradients; a view stays a view."""
     return {name: value.detach().to(device, dtype).requires_grad_() for name, value in inputs.items()}
+
+
+def refused(row: Any, size: tuple[int, int], inputs: Inputs) -> tuple[Any, dict[str, Any]]:
+    """Camera and inputs as a row of refused ones has them: lists are shapes of random numbers."""
+    view = {
+        name: rand(*item) if isinstance(item, tuple) else item for name, item in row.get("view", {}).items()
+    }
+    dtype, given = getattr(torch, row.get("dtype", "float64")), dict[str, Any](inputs, means2D=None)
+    for name, shape in row.get("given", {}).items():
+        given[name] = shape and rand(*shape).to(dtype)
+    return look_at(*size, **view), given
 
 
 def map_by_map(render: Render, without_median: bool = False) -> Render:

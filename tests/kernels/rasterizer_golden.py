@@ -3,14 +3,12 @@
 Made on a GPU with `diff_gaussian_rasterization` (the Inria v1 family, no mip variant) installed:
 
     python -m tests.kernels.rasterizer_golden tests/records/rasterizer_cuda.npz
-
-Exit code 3: they cannot be made here, and why is said.
 """
 
-import argparse
 import importlib
 import json
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +18,11 @@ import numpy as np
 import torch
 
 from splatfix.kernels.rasterizer import GaussianRasterizationSettings, GaussianRasterizer
+from tests.tables import data
 
 from .compare import in_precision
-from .scenes import Inputs, cloud, look_at
+from .gaussian_cases import clouded
+from .scenes import Inputs
 
 Scene = tuple[GaussianRasterizationSettings, Inputs]
 Arrays = Mapping[str, np.ndarray]
@@ -44,22 +44,14 @@ OURS = SimpleNamespace(GaussianRasterizationSettings=V1Settings, GaussianRasteri
 LIMITS = {"radii": 0.0, "color": 1e-2, "pixels": 1e-3}
 """Largest differences: single precision on either side, in another order; of gradients 1e-2."""
 
-SCENES: dict[str, Callable[[], Scene]] = {
-    "harmonics": lambda: (look_at(52, 38), cloud(60, seed=1)),
-    "degree-0": lambda: (look_at(40, 40, sh_degree=0), cloud(40, seed=2, degree=0)),
-    "precomputed": lambda: (look_at(37, 29), cloud(60, seed=3, precomputed=True, covariance=True)),
-    "near-and-behind": lambda: (
-        look_at(45, 33, distance=1.0),
-        cloud(60, seed=4, spread=1.4, size=(0.02, 0.2)),
-    ),
-    "opaque": lambda: (look_at(33, 33, roll=0.0), opaque(cloud(60, seed=5, spread=0.4, size=(0.1, 0.5)))),
-    "scaled": lambda: (look_at(40, 28, scale_modifier=0.4), cloud(60, seed=6, size=(0.003, 0.6))),
-}
+SCENES = data(__file__)["scenes"]
 
 
-def opaque(inputs: Inputs) -> Inputs:
-    """Opacities up to 1, so that the cap at 0.99 and the stop at 1e-4 act."""
-    return inputs | {"opacities": inputs["opacities"].sqrt().clamp(max=1.0)}
+def scene_of(name: str) -> Scene:
+    settings, inputs, *_ = clouded(**SCENES[name])
+    if name == "opaque":  # opacities up to 1, so that the cap at 0.99 and the stop at 1e-4 act
+        inputs["opacities"] = inputs["opacities"].sqrt().clamp(max=1.0)
+    return settings, inputs
 
 
 def draw(native: Any, device: str, scene: Scene) -> dict[str, np.ndarray]:
@@ -80,8 +72,8 @@ def draw(native: Any, device: str, scene: Scene) -> dict[str, np.ndarray]:
 def make(native: Any, device: str, path: Path, made_with: dict[str, Any]) -> None:
     """Write inputs and results of every scene, and with what they were made."""
     arrays: dict[str, np.ndarray] = {"made_with": np.array(json.dumps(made_with))}
-    for name, build in SCENES.items():
-        scene = build()
+    for name in SCENES:
+        scene = scene_of(name)
         for key, tensor in scene[1].items():
             arrays[f"{name}/input/{key}"] = tensor.float().numpy()
         for key, array in draw(native, device, scene).items():
@@ -93,8 +85,8 @@ def check(ours: Any, path: Path, device: str = "cpu") -> dict[str, dict[str, flo
     """Differences per scene. Raises ValueError where the stored inputs are not those that this torch makes."""
     kept = np.load(path)
     table: dict[str, dict[str, float]] = {}
-    for name, build in SCENES.items():
-        settings, inputs = build()
+    for name in SCENES:
+        settings, inputs = scene_of(name)
         for key in inputs:
             stored = torch.from_numpy(kept[f"{name}/input/{key}"])
             if not torch.allclose(stored, inputs[key].float(), rtol=1e-6, atol=1e-7):
@@ -134,24 +126,13 @@ def beyond(row: Mapping[str, float]) -> list[str]:
     return [f"{name} {row[name]:.1e}" for name in off]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("path", type=Path)
-    path: Path = parser.parse_args().path
-    if not torch.cuda.is_available():
-        print("torch sees no CUDA GPU: these arrays can only be made on one")
-        return 3
-    try:
-        native = importlib.import_module("diff_gaussian_rasterization")
-    except ImportError as error:
-        print(f"diff_gaussian_rasterization cannot be imported here ({error}): splatfix install builds it")
-        return 3
-    binary = getattr(native, "_C", None)
-    if binary is None or not str(getattr(binary, "__file__", "")).endswith((".so", ".pyd")):
-        print("the installed diff_gaussian_rasterization is no CUDA build (a swap of splatfix, perhaps)")
-        return 3
+def main() -> None:
+    path, native = Path(sys.argv[1]), importlib.import_module("diff_gaussian_rasterization")
+    binary = str(getattr(getattr(native, "_C", None), "__file__", ""))
+    if not torch.cuda.is_available() or not binary.endswith((".so", ".pyd")):
+        sys.exit(
+            "these arrays can only be made on a CUDA GPU, and by the compiled extension, not by a drop-in"
+        )
     made_with = {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "gpu": torch.cuda.get_device_name(0),
@@ -162,8 +143,7 @@ def main() -> int:
     make(native, "cuda", path, made_with)
     print(f"written: {path}, {path.stat().st_size} bytes; how far our rasterizer on the CPU is off:")
     print(json.dumps(check(OURS, path)))
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -94,6 +94,15 @@ def sh_color(degree: int, sh: Tensor, direction: Tensor) -> Tensor:
     return torch.where(value < 0, torch.zeros_like(value), value)
 
 
+def color_of(settings: Any, mean: Tensor, i: int, shs: Optional[Tensor], colors: Optional[Tensor]) -> Tensor:
+    """As it is given, else by harmonics of the direction from the camera."""
+    if colors is not None:
+        return colors[i]
+    assert shs is not None
+    offset = mean - settings.campos.double()
+    return sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
+
+
 def _one_splat(
     settings: Any,
     mean: Tensor,
@@ -231,11 +240,7 @@ def render(
         if not within.any():
             continue
         radii[i] = radius
-        if colors_precomp is not None:
-            color = colors_precomp[i]
-        else:
-            offset = means3D[i] - settings.campos.double()
-            color = sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
+        color = color_of(settings, means3D[i], i, shs, colors_precomp)
         splats.append((float(z.detach()), i, z, conic, opacity, color, within))
     stacked = torch.stack(positions) if positions else means3D[:, :2] * 0
     stacked = _Statistic.apply(stacked, torch.zeros_like(means3D) if means2D is None else means2D, settings)

@@ -1,10 +1,12 @@
 """Scenes that the kernels' tests share: a camera, Gaussians, surfels, clouds of points; the same from the same seed."""
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from splatfix.kernels.rasterizer import GaussianRasterizationSettings
 
@@ -37,11 +39,9 @@ def look_at(
     projection[2, 2], projection[2, 3], projection[3, 2] = far / (far - near), -far * near / (far - near), 1.0
     fields = {"image_height": height, "image_width": width, "tanfovx": tanx, "tanfovy": tany}
     fields |= {"viewmatrix": w2c.T.contiguous(), "projmatrix": (projection @ w2c).T.contiguous()}
-    fields |= {
-        "bg": torch.tensor([0.2, 0.5, 0.9], dtype=torch.float64),
-        "campos": torch.linalg.inv(w2c)[:3, 3],
-    }
-    fields |= {"scale_modifier": 1.0, "sh_degree": 3, "prefiltered": False, "debug": False}
+    fields |= {"bg": torch.tensor([0.2, 0.5, 0.9], dtype=torch.float64)}
+    fields |= {"campos": torch.linalg.inv(w2c)[:3, 3], "scale_modifier": 1.0, "sh_degree": 3}
+    fields |= {"prefiltered": False, "debug": False}
     return GaussianRasterizationSettings(**fields | options)
 
 
@@ -55,14 +55,10 @@ def cloud(
     covariance: bool = False,
 ) -> Inputs:
     """Random Gaussians about the origin, float64."""
-    gen = torch.Generator().manual_seed(seed)
-
-    def rand(*shape: int) -> Tensor:
-        return torch.rand(shape, generator=gen, dtype=torch.float64)
-
+    rand = partial(torch.rand, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     inputs = {"means3D": (rand(count, 3) * 2 - 1) * spread, "opacities": 0.05 + 0.93 * rand(count, 1)}
     scales = size[0] + (size[1] - size[0]) * rand(count, 3) ** 2
-    rotations = torch.nn.functional.normalize(rand(count, 4) * 2 - 1)
+    rotations = normalize(rand(count, 4) * 2 - 1)
     if covariance:
         m = torch.stack([rotation_matrix(q) for q in rotations]) * scales[:, None, :]
         sigma = m @ m.transpose(1, 2)
@@ -87,7 +83,7 @@ def facing(count: int, seed: int, **options: Any) -> Inputs:
     inputs = discs(count, seed, size=(0.5, 0.9), **options)
     towards = quaternion(look_at(8, 8).viewmatrix[:3, :3])
     turn = towards + 0.02 * (inputs["rotations"] - towards)
-    return inputs | {"rotations": torch.nn.functional.normalize(turn)}
+    return inputs | {"rotations": normalize(turn)}
 
 
 def edge_on(tilt: float) -> Inputs:
@@ -95,12 +91,10 @@ def edge_on(tilt: float) -> Inputs:
     inputs, settings = discs(12, seed=21, size=(0.2, 0.5)), look_at(40, 30)
     rotations = []
     for i, mean in enumerate(inputs["means3D"]):
-        ray = torch.nn.functional.normalize(mean - settings.campos, dim=0)
-        side = torch.nn.functional.normalize(
-            torch.linalg.cross(ray, torch.eye(3, dtype=torch.float64)[i % 3]), dim=0
-        )
+        ray, axis = normalize(mean - settings.campos, dim=0), torch.eye(3, dtype=torch.float64)[i % 3]
+        side = normalize(torch.linalg.cross(ray, axis), dim=0)
         normal = math.cos(tilt) * side + math.sin(tilt) * ray
-        first = torch.nn.functional.normalize(torch.linalg.cross(normal, side + 0.3 * ray), dim=0)
+        first = normalize(torch.linalg.cross(normal, side + 0.3 * ray), dim=0)
         turn = torch.stack([first, torch.linalg.cross(normal, first), normal], dim=1)
         rotations.append(quaternion(turn))
     return inputs | {"rotations": torch.stack(rotations)}
@@ -136,20 +130,14 @@ def points_of(kind: str, count: int, seed: int, dtype: torch.dtype = torch.float
         points = centres[which] + normal * size[which] * torch.tensor([1.0, 0.5, 0.02])
         straggler = torch.rand(count, generator=g) < 0.05
         points[straggler] = normal[straggler] * 50
-    elif kind == "duplicated":
-        points = uniform[torch.randint(0, max(1, count // 6), (count,), generator=g)]
-    elif kind == "one point":
-        points = uniform[:1].expand(count, 3).clone()
-    elif kind == "collinear":
-        points = uniform[:, :1] * torch.tensor([1.0, -2.0, 0.5])
-    elif kind == "planar":
-        points = uniform * torch.tensor([1.0, 0.0, 1.0])
-    elif kind == "grid":  # equal distances everywhere
-        points = torch.randint(0, 5, (count, 3), generator=g).double()
-    elif kind == "far":
-        points = uniform + torch.tensor([1e5, -1e5, 1e5])
-    elif kind == "tiny":
-        points = uniform * 1e-12
-    else:
-        points = uniform
-    return points.to(dtype)
+        return points.to(dtype)
+    return {
+        "uniform": uniform,
+        "duplicated": uniform[torch.randint(0, max(1, count // 6), (count,), generator=g)],
+        "one point": uniform[:1].expand(count, 3).clone(),
+        "collinear": uniform[:, :1] * torch.tensor([1.0, -2.0, 0.5]),
+        "planar": uniform * torch.tensor([1.0, 0.0, 1.0]),
+        "grid": torch.randint(0, 5, (count, 3), generator=g).double(),  # equal distances everywhere
+        "far": uniform + torch.tensor([1e5, -1e5, 1e5]),
+        "tiny": uniform * 1e-12,
+    }[kind].to(dtype)

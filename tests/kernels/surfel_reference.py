@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from .rasterizer_reference import rotation_matrix, sh_color, within_tiles
+from .rasterizer_reference import color_of, rotation_matrix, within_tiles
 
 
 class SurfelReference(NamedTuple):
@@ -61,10 +61,8 @@ def _box(planes: Tensor) -> Optional[tuple[Tensor, float]]:
         return None
     weights = torch.stack([9 / distance, 9 / distance, -1 / distance])
     center = torch.stack([(weights * tu * tw).sum(), (weights * tv * tw).sum()])
-    squares = [
-        float((c**2 - (weights * t * t).sum()).detach()) for c, t in zip(center, (tu, tv), strict=True)
-    ]
-    extent = max(math.sqrt(max(1e-4, square)) for square in squares)
+    squares = [center[0] ** 2 - (weights * tu * tu).sum(), center[1] ** 2 - (weights * tv * tv).sum()]
+    extent = max(math.sqrt(max(1e-4, float(square.detach()))) for square in squares)
     return center, math.ceil(max(extent, 3 * 0.707106))
 
 
@@ -81,23 +79,20 @@ def render(
 ) -> SurfelReference:
     """float64 inputs only; differentiable in all of them."""
     count, height, width = means3D.shape[0], settings.image_height, settings.image_width
-    rows, columns = torch.meshgrid(
-        torch.arange(height, dtype=torch.float64), torch.arange(width, dtype=torch.float64), indexing="ij"
-    )
+    rows = torch.arange(height, dtype=torch.float64)[:, None].expand(height, width)
+    columns = torch.arange(width, dtype=torch.float64).expand(height, width)
     radii, met = torch.zeros(count, dtype=torch.int32), torch.zeros(count, height, width, dtype=torch.bool)
     if transforms is not None:
         planes = transforms.view(-1, 3, 3)
     elif count:
         assert scales is not None and rotations is not None
-        planes = torch.stack(
-            [_planes(settings, *one) for one in zip(means3D, scales, rotations, strict=True)]
-        )
+        each = zip(means3D, scales, rotations, strict=True)
+        planes = torch.stack([_planes(settings, *one) for one in each])
     else:
         planes = means3D.new_zeros(0, 3, 3)
     plain = planes
-    planes = _SurfelStatistic.apply(
-        planes, torch.zeros_like(means3D) if means2D is None else means2D, settings
-    )
+    screen = torch.zeros_like(means3D) if means2D is None else means2D
+    planes = _SurfelStatistic.apply(planes, screen, settings)
     if transforms is not None:  # only then the statistic has the low-pass's part
         plain = planes
     view = settings.viewmatrix.double()
@@ -117,15 +112,9 @@ def render(
         if not within.any():
             continue
         radii[i] = radius
-        if colors_precomp is not None:
-            color = colors_precomp[i]
-        else:
-            assert shs is not None
-            offset = means3D[i] - settings.campos.double()
-            color = sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
-        splats.append(
-            (float(observed[2].detach()), i, center, normal if facing > 0 else -normal, color, within)
-        )
+        color = color_of(settings, means3D[i], i, shs, colors_precomp)
+        normal = normal if facing > 0 else -normal
+        splats.append((float(observed[2].detach()), i, center, normal, color, within))
     splats.sort(key=lambda splat: (splat[0], splat[1]))
 
     nothing = means3D.new_zeros(height, width)

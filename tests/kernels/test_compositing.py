@@ -35,15 +35,13 @@ def test_features_have_the_weights_of_the_colors(given: str, dtype: torch.dtype)
     exact = leaves_of({**inputs, "many": many, "one": one}, torch.float64)
     expected, loss = [], torch.zeros((), dtype=torch.float64)
     shape = {name: exact[name] for name in ("means3D", "opacities", "scales", "rotations")}
-    for name, pull in zip((None, "many", "one"), pulled, strict=True):
-        colors = {key: exact[key] for key in inputs if key not in shape}
-        at = settings
-        if name:
-            colors = {"colors_precomp": exact[name].reshape(25, -1)}
-            at = settings._replace(bg=torch.zeros(pull.shape[0]))
-        drawn = reference.render(at, **shape, **colors).color
-        expected.append(drawn)
-        loss = loss + (drawn * pull).sum()
+    kinds = [(settings, {key: exact[key] for key in inputs if key not in shape})]
+    for name, width in (("many", 5), ("one", 2)):
+        black = settings._replace(bg=torch.zeros(width))
+        kinds.append((black, {"colors_precomp": exact[name].reshape(25, -1)}))
+    for (at, colors), pull in zip(kinds, pulled, strict=True):
+        expected.append(reference.render(at, **shape, **colors).color)
+        loss = loss + (expected[-1] * pull).sum()
     slopes = gradients(loss, *exact.values())
 
     own = leaves_of({**inputs, "many": many, "one": one}, dtype)
@@ -91,9 +89,6 @@ def test_normals_are_the_shortest_axes_turned_to_the_camera() -> None:
     given = rand(30, 3, seed=9)
     drawn = composite(settings, means2D=None, **inputs, features=[given], normals=given, with_normals=True)
     assert drawn.normals is not None and torch.equal(drawn.normals, drawn.features[0])
-    covariances = cloud(3, covariance=True)
-    with pytest.raises(ValueError, match="give both"):
-        composite(settings, means2D=None, **covariances, with_normals=True)
 
 
 def moved(settings: Any, change: Tensor) -> Any:
@@ -134,11 +129,6 @@ def test_the_pose_has_the_gradient_of_a_camera_that_moves(covariance: bool) -> N
     assert_close("pose", slopes, torch.stack(expected), 1e-6, least=1.0)
 
 
-def test_half_a_pose_is_refused() -> None:
-    with pytest.raises(ValueError, match="both"):
-        composite(look_at(8, 8), means2D=None, **cloud(3), theta=torch.zeros(3, dtype=torch.float64))
-
-
 def test_the_absolute_statistic_and_the_sums() -> None:
     inputs, settings = cloud(30), look_at(WIDTH, HEIGHT)
     zeros = torch.zeros(30, 3, dtype=torch.float64)
@@ -146,9 +136,8 @@ def test_the_absolute_statistic_and_the_sums() -> None:
     drawn = composite(settings, means2D=signed, **inputs, absolute=absolute, with_sums=True)
     by_sign, by_size = gradients((drawn.color * rand(3, HEIGHT, WIDTH)).sum(), signed, absolute)
     four = torch.zeros(30, 4, dtype=torch.float64, requires_grad=True)
-    (both,) = gradients(
-        (composite(settings, means2D=four, **inputs).color * rand(3, HEIGHT, WIDTH)).sum(), four
-    )
+    color = composite(settings, means2D=four, **inputs).color
+    (both,) = gradients((color * rand(3, HEIGHT, WIDTH)).sum(), four)
     assert torch.equal(torch.cat([by_sign[:, :2], by_size[:, :2]], 1), both)
     assert (by_size[:, :2] >= by_sign[:, :2].abs() - 1e-12).all() and by_size.any()
     shape = {name: item for name, item in inputs.items() if name != "shs"}
@@ -216,13 +205,13 @@ def test_sums_follow_their_definition(name: str, dtype: Any) -> None:
         assert (result.pixels > 0).sum() > 3
 
 
-def test_without_weights_their_sum_is_zero() -> None:
-    inputs = {key: item for key, item in cloud(10).items() if key != "shs"}
-    result = contributions(look_at(20, 20), **inputs)
-    assert result.weight.abs().sum() == 0 and result.pixels.sum() > 0
-
-
-def test_a_map_of_another_size_is_refused() -> None:
+def test_what_is_refused() -> None:
+    """Half a pose, normals of covariances, a map of another size, moved pixels."""
+    settings = look_at(8, 8)
+    with pytest.raises(ValueError, match="both"):
+        composite(settings, means2D=None, **cloud(3), theta=torch.zeros(3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="give both"):
+        composite(settings, means2D=None, **cloud(3, covariance=True), with_normals=True)
     inputs = {key: item for key, item in cloud(3).items() if key != "shs"}
     with pytest.raises(ValueError, match=r"shape \(399,\), not one number for each of 20 x 20"):
         contributions(look_at(20, 20), **inputs, pixel_weights=torch.ones(399))

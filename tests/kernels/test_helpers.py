@@ -46,8 +46,7 @@ def test_adam_updates_visible_rows_by_the_formula_and_no_others(rows, shape, sha
 
 
 def test_optimizer_equals_the_step_keeps_state_and_takes_radii():
-    first, second = (torch.nn.Parameter(rand(6, 3, seed=s)) for s in (1, 2))
-    untouched = torch.nn.Parameter(rand(6, 3, seed=3))
+    first, second, untouched = (torch.nn.Parameter(rand(6, 3, seed=s)) for s in (1, 2, 3))
     before = untouched.detach().clone()
     groups = ((first, 0.1, "xyz"), (second, 0.2, "scaling"), (untouched, 0.3, "opacity"))
     groups = [{"params": [param], "lr": lr, "name": name} for param, lr, name in groups]
@@ -105,9 +104,8 @@ def test_relocation_equals_the_double_sum(opacity, copies, shape):
     )
     scales = torch.tensor([[0.1, 1.0, 7.0]], dtype=torch.float64)
     given_opacity = torch.full(shape, opacity, dtype=torch.float64)
-    found_opacity, found_scale = compute_relocation(
-        given_opacity, scales, torch.full(shape, copies), binomial_table(), 51
-    )
+    given = (given_opacity, scales, torch.full(shape, copies), binomial_table())
+    found_opacity, found_scale = compute_relocation(*given, 51)
     assert found_opacity.shape == shape and found_scale.shape == (1, 3)
     assert found_opacity.item() == pytest.approx(new_opacity, rel=1e-10)
     assert torch.allclose(found_scale, scales * opacity / denominator, rtol=1e-9, atol=0)
@@ -132,7 +130,6 @@ def test_relocation_is_exact_with_a_float32_table():
 
 @pytest.mark.parametrize("copies", [0, 52])
 def test_relocation_refuses_counts_outside_the_table(copies):
+    opacity, one = torch.tensor([0.5]), torch.ones(1, 3)
     with pytest.raises(ValueError, match="clamp"):
-        compute_relocation(
-            torch.tensor([0.5]), torch.ones(1, 3), torch.tensor([copies]), binomial_table(), 51
-        )
+        compute_relocation(opacity, one, torch.tensor([copies]), binomial_table(), 51)

@@ -11,6 +11,7 @@ import torch
 
 from splatfix.kernels import nvrtc
 from splatfix.kernels.nvrtc import NoKernels
+from tests.files import put
 from tests.tables import data
 
 from .compare import OnGpu
@@ -91,23 +92,17 @@ def test_nvrtc_is_found_where_torch_brought_it(
     tmp_path: Path,
 ) -> None:
     """Simulated: files of these names, and a loader that takes them."""
-    for name in (*beside, wanted):
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    (tmp_path / "torch").mkdir(exist_ok=True)
-    result = SimpleNamespace(
-        __file__=str(tmp_path / "torch" / "__init__.py"), version=SimpleNamespace(cuda=cuda), __version__="2"
-    )
-    monkeypatch.setattr(nvrtc, "torch", result)
+    torch_file = "torch/__init__.py"
+    put(tmp_path, dict.fromkeys((*beside, wanted, torch_file), ""))
+    here = {"__file__": str(tmp_path / torch_file), "version": SimpleNamespace(cuda=cuda), "__version__": "2"}
+    monkeypatch.setattr(nvrtc, "torch", SimpleNamespace(**here))
     monkeypatch.setattr(nvrtc, "sys", SimpleNamespace(platform=system, prefix=str(tmp_path / "env")))
     monkeypatch.setattr(ctypes, "CDLL", Library)
     monkeypatch.setattr(nvrtc, "_compilers", {})
     Library.loaded = []
     compiler = nvrtc.find_compiler()
-    assert (compiler.path, compiler.version) == (str(tmp_path / wanted), (13, 0))
-    assert compiler.architectures == (75, 120)
-    assert Library.loaded[-1] == str(tmp_path / wanted)
+    assert (compiler.version, compiler.architectures) == ((13, 0), (75, 120))
+    assert compiler.path == Library.loaded[-1] == str(tmp_path / wanted)
     builtins = [name for name in Library.loaded if "builtins" in name]
     asked = [name for name in beside if "builtins" in name and ".alt." not in name]
     assert builtins == [str(tmp_path / name) for name in asked], "NVRTC asks by name"

@@ -19,6 +19,7 @@ from splatfix.kernels.surfels import rasterize_surfels
 
 from .compare import SURFELS, assert_agree, assert_close, gaussians_of, in_precision, map_by_map
 from .cuda.test_entries import FRAMES, gsplat_cloud, gsplat_frame
+from .gaussian_cases import OPTIONS
 from .scenes import KINDS, cloud, discs, look_at, points_of, rand
 
 pytestmark = [
@@ -50,19 +51,10 @@ def test_pytorch_finds_the_same_neighbors(kind: str) -> None:
     assert torch.allclose(result, distCUDA2(points, engine="torch"), rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"antialiasing": True},
-        {"kernel_size": 0.1},
-        {"kernel_size": 0.1, "upstream_gradients": True},
-        {"compact_box": 0.5},
-    ],
-    ids=str,
-)
-def test_compiled_gaussians(options: dict[str, Any], compiled: None) -> None:
-    scene = look_at(90, 70, **options), cloud(400, size=(0.02, 0.2))
+@pytest.mark.parametrize("upstream", [False, True])
+@pytest.mark.parametrize("name", ["plain", "antialiasing", "kernel_size 0.1", "FastGS, half"])
+def test_compiled_gaussians(name: str, upstream: bool, compiled: None) -> None:
+    scene = look_at(90, 70, upstream_gradients=upstream, **OPTIONS[name]), cloud(400, size=(0.02, 0.2))
     both = (rasterize, rasterizer_cuda.rasterize)
     assert_agree(*both, *scene, SINGLE, value=1e-4, gradient=1e-4, device="cuda")
 

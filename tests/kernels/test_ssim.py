@@ -12,6 +12,8 @@ from splatfix.kernels import ssim as module
 from splatfix.kernels.ssim import fused_ssim, fused_ssim3d
 from tests.tables import data
 
+from .scenes import rand
+
 WEIGHTS = torch.tensor([math.exp(-((i - 5) ** 2) / 4.5) for i in range(11)], dtype=torch.float64)
 WEIGHTS /= WEIGHTS.sum()
 
@@ -108,46 +110,29 @@ def test_float32_of_flat_images_is_as_good_as_the_dense_form(padding):
     assert abs(value.double() - expected) <= max(1e-6, float(abs(dense.double().mean() - expected)))
 
 
-images = st.tuples(
-    st.integers(1, 3),
-    st.integers(1, 4),
-    st.integers(1, 40),
-    st.integers(1, 70),
-    st.sampled_from(["noise", "picture", "equal", "zeros", "constant", "opposite", "beyond"]),
-    st.integers(0, 2**16),
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    shape=st.tuples(*(st.integers(1, most) for most in (3, 4, 40, 70))),
+    kind=st.sampled_from(["noise", "picture", "equal", "zeros", "constant", "opposite", "beyond"]),
+    seed=st.integers(0, 2**16),
+    padding=st.sampled_from(PADDINGS),
+    numbers=st.sampled_from([64, 4096, 1 << 18]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
 )
-
-
-def make_pair(
-    spec: tuple[int, int, int, int, str, int], dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor]:
-    b, c, h, w, kind, seed = spec
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand(b, c, h, w, generator=generator, dtype=dtype)
-    y = torch.rand(b, c, h, w, generator=generator, dtype=dtype)
-    return {
+@example((1, 1, 24, 30), "noise", 0, "valid", 64, torch.float64)  # strips of the border alone
+def test_any_shape_equals_the_reference(shape, kind, seed, padding, numbers, dtype):
+    if padding == "valid" and min(shape[2:]) < 11:
+        padding = "same"
+    x, y = (rand(*shape, seed=seed + k).to(dtype) for k in range(2))
+    x, y = {
         "noise": (x, y),
-        "picture": picture(b, c, h, w, seed=seed, dtype=dtype),
+        "picture": picture(*shape, seed=seed, dtype=dtype),
         "equal": (x, x.clone()),
         "zeros": (x, torch.zeros_like(x)),
         "constant": (torch.full_like(x, 0.25), torch.full_like(x, 0.75)),
         "opposite": (x, 1 - x),
         "beyond": (3 * x - 1, y),  # renders leave [0, 1] before they are clamped
     }[kind]
-
-
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(
-    spec=images,
-    padding=st.sampled_from(PADDINGS),
-    numbers=st.sampled_from([64, 4096, 1 << 18]),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-)
-@example((1, 1, 24, 30, "noise", 0), "valid", 64, torch.float64)  # strips of the border alone
-def test_any_shape_equals_the_reference(spec, padding, numbers, dtype):
-    if padding == "valid" and min(spec[2:4]) < 11:
-        padding = "same"
-    x, y = make_pair(spec, dtype)
     expected, gradient = reference(x, y, padding)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_STRIP_NUMBERS_CPU", numbers)  # many strips or one
@@ -158,7 +143,7 @@ def test_any_shape_equals_the_reference(spec, padding, numbers, dtype):
         assert bool(torch.isfinite(grad).all())
         return
     assert abs(value - expected) <= 1e-12
-    if spec[4] != "equal":  # there the exact gradient is zero, and only rounding is left on either side
+    if kind != "equal":  # there the exact gradient is zero, and only rounding is left on either side
         assert relative(grad, gradient) <= 1e-7
     else:
         assert grad.abs().max() <= 1e-12
@@ -166,17 +151,14 @@ def test_any_shape_equals_the_reference(spec, padding, numbers, dtype):
 
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(
-    size=st.tuples(
-        st.integers(1, 2), st.integers(1, 2), st.integers(1, 12), st.integers(1, 6), st.integers(1, 6)
-    ),
+    size=st.tuples(*(st.integers(1, most) for most in (2, 2, 12, 6, 6))),
     padding=st.sampled_from(PADDINGS),
     seed=st.integers(0, 999),
 )
 def test_volumes_equal_the_reference(size, padding, seed):
     if padding == "valid":
         size = (*size[:2], *(s % 4 + 11 for s in size[2:]))
-    generator = torch.Generator().manual_seed(seed)
-    x, y = (torch.rand(size, generator=generator, dtype=torch.float64) for _ in range(2))
+    x, y = rand(*size, seed=seed), rand(*size, seed=seed + 1)
     expected, gradient = reference(x, y, padding)
     value, grad = ours(x, y, padding)
     assert abs(value - expected) <= 1e-12
@@ -262,10 +244,8 @@ def test_compiles_into_one_graph(padding):
 
 @pytest.mark.parametrize(("shapes", "dtypes", "padding", "error", "says"), data(__file__)["errors"])
 def test_errors_say_what_to_do(shapes, dtypes, padding, error, says):
-    first, second = (
-        torch.rand(shape).to(getattr(torch, name)) for shape, name in zip(shapes, dtypes, strict=True)
-    )
+    pair = (rand(*shape).to(getattr(torch, name)) for shape, name in zip(shapes, dtypes, strict=True))
     with pytest.raises({"value": ValueError, "type": TypeError}[error], match=says):
-        fused_ssim(first, second, padding)
+        fused_ssim(*pair, padding)
     with pytest.raises(ValueError, match=r"\[B, C, D, H, W\]"):
         fused_ssim3d(torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8))

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from splatfix.knowledge import archs, cpp_extension, drivers, torch_releases
+from splatfix.knowledge import archs, cpp_extension, drivers, toolkits, torch_releases
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.host_compilers import limits
+from splatfix.knowledge.tables import parse_version
 from splatfix.knowledge.wheel_tags import WheelTarget, python_of_file, tag_fits
 from tests.tables import data
 
@@ -18,6 +19,11 @@ A = Arch.parse
 def row_of_cpp_extension(torch: str) -> tuple[str, bool] | None:
     row = cpp_extension.behaviour(torch)
     return row and (row.release, row.same_minor)
+
+
+def best_build_for(gpu: str, options: dict[str, Any]) -> tuple[str, str, str] | None:
+    ranked = torch_releases.builds_for_arch(A(gpu), **options)
+    return (ranked[0].build.release, ranked[0].build.tag, ranked[0].runs) if ranked else None
 
 
 QUESTIONS: dict[str, Callable[..., Any]] = {
@@ -45,6 +51,19 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "build runs on": lambda torch, tag, gpu, *place: torch_releases.how_build_runs(
         torch_releases.build(torch, tag), A(gpu), *place
     ),
+    "runs": lambda torch, tag, gpu: torch_releases.build_runs_on(torch_releases.build(torch, tag), A(gpu)),
+    "CUDA of build": lambda *asked: (found := torch_releases.build(*asked)) and found.cuda,
+    "release": lambda torch: (found := torch_releases.release(torch)) and found.release,
+    "best build for": best_build_for,
+    "tags for": lambda gpu, how: tuple(
+        item.build.tag for item in torch_releases.builds_for_arch(A(gpu), **how)
+    ),
+    "releases for": lambda gpu, how: tuple(
+        sorted({item.build.release for item in torch_releases.builds_for_arch(A(gpu), **how)})
+    ),
+    "provisionable": toolkits.provisionable,
+    "compare": cpp_extension.compare,
+    "version": parse_version,
     "place": torch_releases.place,
     "new C++ ABI": torch_releases.cxx11_abi,
     "wheel fits free-threaded": lambda platform, tag: tag_fits(

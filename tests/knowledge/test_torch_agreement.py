@@ -28,9 +28,11 @@ from splatfix.knowledge.cpp_extension import (
 from splatfix.knowledge.host_compilers import compiler_check_skipped
 from splatfix.knowledge.torch_releases import build, place
 from tests.files import put
+from tests.tables import data
 
 from .torch_sources import TorchSource, torch_sources
 
+GRID = data(__file__)
 SOURCES = pytest.mark.parametrize("source", torch_sources(), ids=lambda source: source.version)
 FILE = "utils/cpp_extension.py"
 CUDA = "cuda/__init__.py"
@@ -115,14 +117,11 @@ def test_every_item_and_pair_of_an_arch_list(source: TorchSource) -> None:
         arch for row in map(behaviour, ("1.13", "2.6", "2.8", "2.15")) if row for arch in row.supported_arches
     }
     names = [name for name, _ in rules.named_arches]
-    plain = [*sorted(every), *names, "Rubin", "Blackwell", "12.0f", "8.8", "9", "sm_90", "all", ""]
+    plain = [*sorted(every), *names, *GRID["odd_items"]]
     items = [*plain, *(item + "+PTX" for item in plain)]
     pairs = [f"{a}{sep}{b}" for a, b in itertools.product(items, items) for sep in (";", " ")]
-    awkward = [
-        *("8.6;", " 8.6", "8.6  9.0", "8.6,9.0", "8.6；9.0", "8.6;8.6", "+PTX", ";", " ", "native;8.6")
-    ]
     checked = 0
-    for text in [*items, *pairs, *awkward]:
+    for text in [*items, *pairs, *GRID["awkward"]]:
         result = expand_arch_list(text, source.version)
         if isinstance(result, UsesVisibleGpus):
             assert text in ("", "native")
@@ -139,35 +138,18 @@ def test_unset_list_over_visible_gpus(source: TorchSource, text: str | None) -> 
     if text == "native" and not rules.native_keyword:
         pytest.skip("this torch has no native keyword")
     assert isinstance(expand_arch_list(text, source.version), UsesVisibleGpus)
-    torch_lists = [
-        ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"],
-        ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"],
-        ["sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"],
-        ["sm_80", "sm_90a"],
-        ["sm_120a"],
-        ["compute_90"],
-        [],
-    ]
-    gpus = [
-        Arch.parse(text)
-        for text in ("5.0", "6.1", "7.5", "8.0", "8.6", "8.8", "8.9", "9.0", "10.0", "12.0", "12.1")
-    ]
+    gpus = [Arch.parse(text) for text in GRID["gpus"]]
     boxes: list[tuple[Arch, ...]] = [(), *((gpu,) for gpu in gpus), *itertools.product(gpus, gpus)]
     boxes.append((gpus[4], gpus[9], gpus[4]))
-    for torch_list, box in itertools.product(torch_lists, boxes):
+    for torch_list, box in itertools.product(GRID["torch_lists"], boxes):
         real = outcome(arch_flags(source), text, box, torch_list)
         assert ours(visible_gpu_arch_list(box, torch_list, source.version)) == real, (box, torch_list)
 
 
 @SOURCES
 def test_the_arch_substring_rule(source: TorchSource) -> None:
-    flags = ["-O3", "-march=native", "-arch=sm_90", "-gencode=arch=compute_90,code=sm_90", "--use_fast_math"]
-    flags += [
-        "-DTORCH_EXTENSION_NAME=search_kernels",
-        "-I/home/research/include",
-        "-Xcompiler=-mtune=generic",
-    ]
-    for chosen in itertools.chain.from_iterable(itertools.combinations(flags, n) for n in range(4)):
+    some = (itertools.combinations(GRID["flags"], n) for n in range(4))
+    for chosen in itertools.chain.from_iterable(some):
         off = arch_flags(source)("8.6", cflags=list(chosen)) == []
         assert (arch_flags_switched_off(chosen, source.version) is not None) == off, chosen
 
@@ -185,10 +167,6 @@ def test_rows_say_what_the_file_says(source: TorchSource) -> None:
         assert {cuda: (row.min, row.max_exclusive) for cuda, row in bounds.items()} == constants[name]
 
 
-NVCCS = (
-    *("10.2.89", "11.0.3", "11.3.109", "11.4.48", "11.4.100", "11.8.89", "12.0.140"),
-    *("12.4.131", "12.8.93", "12.9.86", "13.0.88", "13.2.78", "14.0.1"),
-)
 COMPILERS = tuple(
     (name, f"{major}.{minor}.0")
     for name, majors in (("g++", range(4, 19)), ("clang++", range(3, 24)))
@@ -232,7 +210,7 @@ def test_compilers_over_nvcc_and_torchs_cuda(
     import torch
 
     monkeypatch.setattr("torch.utils.cpp_extension._is_binary_build", lambda: True)
-    for nvcc, torch_cuda in itertools.product(NVCCS, (None, "11.8", "12.8", "13.0")):
+    for nvcc, torch_cuda in itertools.product(GRID["nvccs"], (None, "11.8", "12.8", "13.0")):
         cuda = tuple(map(int, nvcc.split(".")))
         for name, version in COMPILERS:
             real, said = check(nvcc, torch_cuda, name, version)
@@ -249,11 +227,8 @@ def test_compilers_over_nvcc_and_torchs_cuda(
             assert real == expected, (nvcc, torch_cuda, name, version)
 
 
-@pytest.mark.parametrize("setting", [None, "", "0", "1", "ON", "on", "YES", "TRUE", "True", "Y", "N"])
-@pytest.mark.parametrize(
-    "release",
-    ["2.13.0+cpu", "2.9.1", "2.9.0a0+50eac811a6.nv25.09", "2.10.0.dev20251101+cu130", "2.5.0+git1a2b"],
-)
+@pytest.mark.parametrize("setting", GRID["settings"])
+@pytest.mark.parametrize("release", GRID["releases"])
 def test_when_torch_does_not_look_at_the_compiler(
     monkeypatch: pytest.MonkeyPatch,
     check: Callable[..., tuple[str, list[str]]],

@@ -8,6 +8,7 @@ import packaging.tags
 import pytest
 
 from splatfix.knowledge import torch_releases, wheel_tags
+from tests.tables import data
 
 PYTHONS = [(3, minor) for minor in (7, 8, 9, 10, 11, 12, 13, 14, 15)]
 GLIBCS = [(2, minor) for minor in (5, 12, 16, 17, 27, 28, 31, 35, 39, 41)]
@@ -74,17 +75,10 @@ def test_what_stands_against_a_torch_wheel(
             assert (obstacle is None) == bool(names & decided(python, platforms)), (python, glibc, obstacle)
 
 
-# importlib.machinery.EXTENSION_SUFFIXES as each CPython on Linux gave it; this one is asked anew. The last three are by
-# CPython's sources: dynload_win.c, and dynload_shlib.c, which leaves abi3 out of a free-threaded build.
+# this CPython's own are asked anew
 EXTENSION_SUFFIXES = [
     (sys.version_info[:2], tuple(importlib.machinery.EXTENSION_SUFFIXES)),
-    ((3, 7), (".cpython-37m-x86_64-linux-gnu.so", ".abi3.so", ".so")),
-    ((3, 8), (".cpython-38-x86_64-linux-gnu.so", ".abi3.so", ".so")),
-    ((3, 10), (".cpython-310-x86_64-linux-gnu.so", ".abi3.so", ".so")),
-    ((3, 13), (".cpython-313-x86_64-linux-gnu.so", ".abi3.so", ".so")),
-    ((3, 11), (".cpython-311-darwin.so", ".abi3.so", ".so")),
-    ((3, 12), (".cp312-win_amd64.pyd", ".pyd")),
-    ((3, 13), (".cpython-313t-x86_64-linux-gnu.so", ".so")),
+    *data(__file__)["suffixes"],
 ]
 ENDINGS = {ending for _, suffixes in EXTENSION_SUFFIXES for ending in suffixes}
 

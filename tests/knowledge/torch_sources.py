@@ -5,6 +5,8 @@ site-packages (or unpacked wheel) named in SPLATFIX_TORCH_SITES, separated as PA
 SPLATFIX_TORCH_SITES=torch24/lib/python3.11/site-packages:wheels/torch-2.7
 """
 
+import __future__
+
 import ast
 import functools
 import importlib.util
@@ -42,32 +44,12 @@ class TorchSource:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 names = {node.target.id}
             if names & wanted:
-                body.append(_without_annotations(node))
+                body.append(node)
         space = dict(stubs)
-        exec(compile(ast.Module(body, []), str(self.root / path), "exec"), space)
+        # annotations stay text: what they name is not among the stubs
+        flags = __future__.annotations.compiler_flag
+        exec(compile(ast.Module(body, []), str(self.root / path), "exec", flags), space)
         return space
-
-
-def _without_annotations(node: ast.stmt) -> ast.stmt:
-    class Strip(ast.NodeTransformer):
-        def visit_FunctionDef(self, item: ast.FunctionDef) -> ast.AST:
-            item.returns = None
-            self.generic_visit(item)
-            return item
-
-        def visit_arg(self, item: ast.arg) -> ast.AST:
-            item.annotation = None
-            return item
-
-        def visit_AnnAssign(self, item: ast.AnnAssign) -> ast.AST:
-            self.generic_visit(item)
-            if item.value is None:
-                return item
-            return ast.copy_location(ast.Assign([item.target], item.value), item)
-
-    stripped = Strip().visit(node)
-    assert isinstance(stripped, ast.stmt)
-    return ast.fix_missing_locations(stripped)
 
 
 @functools.cache

@@ -48,19 +48,13 @@ def land_on_cpu(torch: Any) -> None:
         return lambda *_, **__: value  # each its own: torch's compiler tells functions apart by identity
 
     major, minor = map(int, about["cc"].split("."))
-    uuid = about["uuid"].removeprefix("GPU-")
-    card = types.SimpleNamespace(
-        name=about["name"], total_memory=about["memory"], uuid=uuid, major=major, minor=minor
-    )
-    answers = {
-        "set_sync_debug_mode": None,
-        "get_device_name": about["name"],
-        "get_device_capability": (major, minor),
-        "get_device_properties": card,
-        "mem_get_info": (about["memory"], about["memory"]),
-    }
-    for name, value in answers.items():
-        setattr(torch.cuda, name, answering(value))
+    card = types.SimpleNamespace(name=about["name"], total_memory=about["memory"], major=major, minor=minor)
+    card.uuid = about["uuid"].removeprefix("GPU-")
+    torch.cuda.set_sync_debug_mode = answering(None)
+    torch.cuda.get_device_name = answering(card.name)
+    torch.cuda.get_device_capability = answering((major, minor))
+    torch.cuda.get_device_properties = answering(card)
+    torch.cuda.mem_get_info = answering((card.total_memory, card.total_memory))
     torch.cuda.device_count, torch.cuda.is_available = count, lambda: count() > 0
     if hasattr(torch._C, "_cuda_getDeviceCount"):  # by it torch's compiler knows a build for CUDA
         torch._C._cuda_getDeviceCount = count

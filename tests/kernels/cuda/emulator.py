@@ -29,23 +29,10 @@ CALLERS = ("ssim_cuda", "knn_cuda", "rasterizer_cuda", "surfels_cuda", "contribu
 """The files of `splatfix.kernels` that ask for CUDA kernels."""
 OPTIONS = "-std=c++17 -O1 -fwrapv -Wall -Wno-unknown-pragmas -Werror -shared -fPIC"
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(')
-_ENTRY = """
-extern "C" int emulate(
-    const char* name, const unsigned* grid, const unsigned* block, unsigned first, void** arguments, size_t count, unsigned seed,
-    char* said, size_t room
-) {
-    auto& m = emu::machine();
-    m.problems.clear();
-    m.random.seed(seed);
-    m.first_block = first;
-    dim3 g{grid[0], grid[1], grid[2]}, b{block[0], block[1], block[2]};
-    std::string all;
-    %s
-    for (auto& one : m.problems) all += one + "\\n";
-    snprintf(said, room, "%%s", all.c_str());
-    return (int)m.problems.size();
-}
-"""
+_BY_NAME = (
+    "\nstatic bool run_by_name(const char* name, dim3 g, dim3 b, void** arguments, size_t count) {\n%s}\n"
+)
+_CASE = 'if (!strcmp(name, "{0}")) return emu::run({0}, g, b, arguments, count), true;\n'
 
 
 class KernelError(AssertionError):
@@ -66,12 +53,9 @@ class _Raw(ctypes.Structure):
 @functools.cache
 def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     assert COMPILER is not None
-    names = _KERNEL.findall(text)
-    calls = "\n    ".join(
-        f'if (!strcmp(name, "{name}")) emu::run({name}, g, b, arguments, count); else' for name in names
-    )
-    source = text + _ENTRY % (calls + " return -1;")
-    shim = "".join(header.read_text() for header in (HERE / "cuda_on_cpu.h", *sorted(SOURCES.glob("*.h"))))
+    cases = "".join(_CASE.format(name) for name in _KERNEL.findall(text))
+    source = f'{text}{_BY_NAME % (cases + "return false;")}#include "entry.h"\n'
+    shim = "".join(header.read_text() for header in sorted([*HERE.glob("*.h"), *SOURCES.glob("*.h")]))
     key = hashlib.sha256(repr((source, shim, flags)).encode()).hexdigest()[:16]
     kept = Path(tempfile.gettempdir(), f"splatfix-emulated-{getpass.getuser()}")
     kept.mkdir(mode=0o700, exist_ok=True)
@@ -162,17 +146,6 @@ def text_with(name: str, file: str, right: str = "", wrong: str = "") -> str:
         if right:
             text = text.replace(right, wrong)
     return text
-
-
-def changed(file: str, right: str, wrong: str) -> Module:
-    """Kernels in which the text of one file is another."""
-
-    def module(name: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
-        if "ABSOLUTE" in right:
-            defines = {key: value for key, value in defines.items() if key != "ABSOLUTE"}
-        return Emulated(text_with(name, file, right, wrong), defines, like.dtype)
-
-    return module
 
 
 def use_kernels(module: Module, patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ extern "C" __global__ void no_barrier(In<real> in, Out<real> out) {
 }
 extern "C" __global__ void all_write_one(In<real> in, Out<real> out) { out[0] = in[threadIdx.x]; }
 extern "C" __global__ void add_without_atomic(In<real> in, Out<real> out) { out[0] += in[threadIdx.x]; }
-extern "C" __global__ void add_with_atomic(In<real> in, Out<real> out) { add_to(out, 0, (real)in[threadIdx.x]); }
 extern "C" __global__ void add_and_read(In<real> in, Out<real> out) { add_to(out, 0, (real)in[threadIdx.x]); out[threadIdx.x + 1] = (real)out[0]; }
 extern "C" __global__ void reads_the_neighbour(In<real> in, Out<real> out) { out[threadIdx.x] = in[threadIdx.x]; out[threadIdx.x] = (real)out[threadIdx.x ^ 1]; }
 extern "C" __global__ void reads_outside(In<real> in, Out<real> out) { out[threadIdx.x] = in[threadIdx.x + 100]; }
@@ -30,12 +29,4 @@ extern "C" __global__ void two_barriers(In<real> in, Out<real> out) {
 }
 extern "C" __global__ void lanes_apart(In<real> in, Out<real> out) { if (threadIdx.x % 2) out[threadIdx.x] = __shfl_xor_sync(FULL_WARP, (real)in[threadIdx.x], 2); }
 extern "C" __global__ void lanes_in_part(In<real> in, Out<real> out) { out[threadIdx.x] = __shfl_xor_sync(0xffffu, (real)in[threadIdx.x], 2); }
-extern "C" __global__ void warps(In<real> in, Out<real> out) {
-    real v = in[threadIdx.x];
-    for (int d = 16; d; d /= 2) v += __shfl_xor_sync(FULL_WARP, v, d);
-    const real up = __shfl_up_sync(FULL_WARP, v, 1);
-    const unsigned odd = __ballot_sync(FULL_WARP, threadIdx.x % 2);
-    if (up == v && odd == 0xaaaaaaaau && __any_sync(FULL_WARP, threadIdx.x == 40) == (threadIdx.x >= 32) && !__all_sync(FULL_WARP, threadIdx.x % 32))
-        out[threadIdx.x] = v;
-}
 extern "C" __global__ void votes(In<real> in, Out<real> out) { out[threadIdx.x] = (real)__syncthreads_count(threadIdx.x % 3 == 0); }

@@ -24,9 +24,10 @@ from splatfix.knowledge.dropins import dropin_of
 from tests.waits import Waits
 
 from ..compare import ARGUMENTS, SURFELS, OnGpu, assert_close, in_precision, pulled
+from ..gsplat.cases import listed
 from ..scenes import cloud, discs, look_at, rand
 from .emulator import SOURCES, Emulated, emulated_module, use_kernels
-from .test_gsplat import HEIGHT, PINHOLE, WIDTH, tiles_of
+from .test_gsplat import HEIGHT, PINHOLE, WIDTH
 from .test_gsplat import cloud as gsplat_cloud
 
 
@@ -53,12 +54,10 @@ def gsplat_frame(**inputs: Tensor) -> Sequence[Tensor]:
     given = (inputs["means"], None, inputs["quats"], inputs["scales"])
     views, image = (inputs["viewmats"], inputs["Ks"]), (WIDTH, HEIGHT, 0.3)
     planes = (0.1, 100.0, 0.0, False, PINHOLE)
-    radii, means2d, depths, conics, _ = gsplat_csrc.projection_ewa_3dgs_fused_fwd(
-        *given, None, *views, *image, *planes
-    )
-    tiles = (16, *tiles_of(16))
-    _, ids, pairs = gsplat_csrc.intersect_tile(means2d, radii, depths, None, None, 2, *tiles, True, False)
-    offsets = gsplat_csrc.intersect_offset(ids, 2, *tiles[1:]).view(1, 2, *reversed(tiles[1:]))
+    seen = gsplat_csrc.projection_ewa_3dgs_fused_fwd(*given, None, *views, *image, *planes)
+    radii, means2d, depths, conics, _ = seen
+    offsets, pairs = listed(means2d[0], radii[0], depths[0], image[:2], 16)
+    offsets = offsets[None]
     opacities = inputs["opacities"][:, None].expand(1, 2, -1).contiguous()
     flat = (means2d, conics, means2d.new_ones(*means2d.shape[:-1], 3), opacities, None, None)
     frame = (WIDTH, HEIGHT, 16, offsets, pairs)

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from splatfix.kernels import gsplat_csrc
 from splatfix.kernels.gsplat_cuda import KERNELS, refusal
+from splatfix.kernels.helpers import binomial_table
 from splatfix.kernels.nvrtc import NoKernels
 from tests.tables import data
 
 from ..compare import BOTH, assert_close
+from ..gsplat.cases import listed, tiles_of
 from ..scenes import rand
 
 pytestmark = pytest.mark.usefixtures("emulated")
@@ -68,9 +70,9 @@ def signed(*shape: int, seed: int = 0) -> Tensor:
     return 2 * rand(*shape, seed=seed) - 1
 
 
-def cloud(count: int = 60, batches: int = 1, cameras: int = 2, spread: float = 1.5) -> Scene:
+def cloud(count: int = 60, batches: int = 1, cameras: int = 2) -> Scene:
     """[B, N, D] Gaussians before [B, C] cameras, some behind, at the edge, large, flat, needles, points, no numbers."""
-    means = spread * signed(batches, count, 3, seed=1)
+    means = 1.5 * signed(batches, count, 3, seed=1)
     scales = 0.02 + 0.2 * rand(batches, count, 3, seed=2)
     means[:, 0] = torch.tensor([0.0, 0.0, -9.0], dtype=torch.float64)
     means[:, 1] = torch.tensor([0.0, 0.0, -3.99], dtype=torch.float64)
@@ -131,14 +133,9 @@ def test_harmonics(degree: int, masked: bool, dtype: torch.dtype) -> None:
 
 @BOTH
 def test_relocation(dtype: torch.dtype) -> None:
-    binomials = torch.zeros(51, 51, dtype=torch.float64)
-    binomials[0, 0] = 1
-    for n in range(1, 51):
-        binomials[n, 0] = 1
-        binomials[n, 1:] = binomials[n - 1, 1:] + binomials[n - 1, :-1]
     opacities = 0.005 + 0.99 * rand(120)
-    ratios = (1 + 8 * rand(120, seed=1)).int()
-    agree("relocation", dtype, opacities, rand(120, 3, seed=2), ratios, binomials, 51)
+    ratios, table = (1 + 8 * rand(120, seed=1)).int(), binomial_table().double()
+    agree("relocation", dtype, opacities, rand(120, 3, seed=2), ratios, table, 51)
 
 
 @BOTH
@@ -209,10 +206,6 @@ def test_projection_of_surfels(batches: int, isotropic: bool, dtype: torch.dtype
         agree("projection_2dgs_fused_bwd", dtype, *given, *back)
 
 
-def tiles_of(tile_size: int) -> tuple[int, int]:
-    return -(-WIDTH // tile_size), -(-HEIGHT // tile_size)
-
-
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("tile_size", [5, 8, 16])
 def test_tiles(tile_size: int, packed: bool) -> None:
@@ -227,18 +220,9 @@ def test_tiles(tile_size: int, packed: bool) -> None:
         means2d, radii, depths = means2d.flatten(0, 1), radii.flatten(0, 1), depths.flatten()
         images = torch.arange(3).repeat_interleave(40)
     for sort in (True, False):
-        given = (means2d, radii, depths, images, images, 3, tile_size, *tiles_of(tile_size), sort, False)
+        tiles = tiles_of((WIDTH, HEIGHT), tile_size)
+        given = (means2d, radii, depths, images, images, 3, tile_size, *tiles, sort, False)
         agree("intersect_tile", torch.float32, *given)
-
-
-def listed(means2d: Tensor, radii: Tensor, depths: Tensor, tile_size: int) -> tuple[Tensor, Tensor]:
-    """Offsets of the tiles of every image, and pairs."""
-    columns, rows = tiles_of(tile_size)
-    images = len(depths)
-    _, ids, pairs = gsplat_csrc.intersect_tile(
-        means2d, radii, depths, None, None, images, tile_size, columns, rows, True, False
-    )
-    return gsplat_csrc.intersect_offset(ids, images, columns, rows), pairs
 
 
 def with_opaque_ones(count: int, faint: bool) -> Scene:
@@ -259,7 +243,7 @@ def ellipses(count: int = 60, tile_size: int = 16, faint: bool = False) -> list[
     seen: Sequence[Any] = gsplat_csrc.projection_ewa_3dgs_fused_fwd(*given)
     radii, means2d, depths, conics = (item[0] for item in seen[:4])
     means2d[:, 10:12] = 20.51  # in the middle of a pixel
-    pairs = listed(means2d, radii, depths, tile_size)
+    pairs = listed(means2d, radii, depths, (WIDTH, HEIGHT), tile_size)
     return [means2d, conics, made["opacities"].expand(2, count).contiguous(), *pairs]
 
 
@@ -331,7 +315,7 @@ def surfels(
     )
     radii, means2d, depths, transforms, normals = (item[0] for item in seen)
     means2d[:, 10:12] = 20.51
-    offsets, pairs = listed(means2d, radii, depths, tile_size)
+    offsets, pairs = listed(means2d, radii, depths, (WIDTH, HEIGHT), tile_size)
     colors = torch.cat([signed(2, count, channels - 1, seed=7), depths[..., None]], dim=-1)
     under = rand(2, channels, seed=8) if background else None
     shown = rand(*offsets.shape, seed=9) > 0.3 if masks else None
@@ -340,16 +324,14 @@ def surfels(
     drawn = compare("rasterize_to_pixels_2dgs_fwd", dtype, *given, *frame, slack=slack)
     image, alphas, *_, lasts, medians = drawn
     back = (image, alphas, lasts, medians, *upstream([one and one.expected for one in drawn[:5]]), absolute)
-    agree(
-        "rasterize_to_pixels_2dgs_bwd", dtype, *given, torch.zeros_like(means2d), *frame, *back, slack=slack
-    )
+    given = (*given, torch.zeros_like(means2d))
+    agree("rasterize_to_pixels_2dgs_bwd", dtype, *given, *frame, *back, slack=slack)
 
 
 def fisheye() -> None:
-    made, planes = cloud(12), (9, 9, 0.3, 0.1, 9.0, 0.0, False, FISHEYE)
-    KERNELS["projection_ewa_3dgs_fused_fwd"](
-        *shapes(made, False), None, made["viewmats"], made["Ks"], *planes
-    )
+    made = cloud(12)
+    views = (made["viewmats"], made["Ks"], 9, 9, 0.3, 0.1, 9.0, 0.0, False, FISHEYE)
+    KERNELS["projection_ewa_3dgs_fused_fwd"](*shapes(made, False), None, *views)
 
 
 REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {

@@ -43,8 +43,10 @@ class Launch:
         self.begin = PAIRS - COUNT if far else 0
         """Of the list of pairs."""
 
-    def place(self, tensor: Tensor) -> Window:
+    def place(self, tensor: Tensor | None) -> Window | None:
         """A tensor whose rows are those of a longer one from `first` on."""
+        if tensor is None:
+            return None
         return Window(tensor, self.first * (tensor.stride(0) if tensor.dim() > 1 else 1))
 
     def rows(self, kernel: str, threads: int, arguments: Sequence[Any]) -> None:
@@ -92,26 +94,23 @@ def test_projection(given: str) -> None:
     covariances, colors = rand(COUNT, 6), rand(COUNT, 3)
     radii, sums = torch.ones(COUNT, dtype=torch.int32), rand(COUNT, 14)
     by_scales = given == "scales"
+    shape = [scales, rotations, None] if by_scales else [None, None, covariances]
+    color = [shs, None] if by_scales else [None, colors]
 
     def forward(at: Launch) -> Sequence[Tensor]:
         made = [new(COUNT, 8), new(COUNT, 6), new(COUNT), whole(COUNT), whole(COUNT)]
-        inputs = [None, None, at.place(covariances), None, at.place(colors)]
-        if by_scales:
-            inputs = [at.place(scales), at.place(rotations), None, at.place(shs), None]
         rest = [FRAME.camera, at.count, *NUMBERS, *map(at.place, made)]
-        at.rows("project", 256, [at.place(means), at.place(opacities), *inputs, *rest])
+        at.rows("project", 256, [*map(at.place, [means, opacities, *shape, *color]), *rest])
         return made
 
     def backward(at: Launch) -> Sequence[Tensor]:
-        shapes = [(COUNT, 3), (COUNT, 4)] if by_scales else [(COUNT, 6), (COUNT, 3)]
-        made = [new(COUNT, 3), new(COUNT, 4), new(COUNT), *(new(*shape) for shape in shapes)]
-        inputs, nothing = [None, None, at.place(covariances)], [None, None]
-        outputs = [*map(at.place, made[:3]), *nothing, *map(at.place, made[3:])]
-        if by_scales:
-            inputs, outputs = [at.place(scales), at.place(rotations), None], [*map(at.place, made), *nothing]
+        made = [new(COUNT, 3), new(COUNT, 4), new(COUNT)]
+        own = [new(COUNT, 3), new(COUNT, 4)] if by_scales else [new(COUNT, 6), new(COUNT, 3)]
+        outputs = [*made, *own, None, None] if by_scales else [*made, None, None, *own]
         rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, *FRAME.projection(), 3, 0, 4]
-        at.rows("project_backward", 128, [at.place(means), at.place(opacities), *inputs, *rest, *outputs])
-        return made
+        inputs = [*map(at.place, [means, opacities, *shape]), *rest]
+        at.rows("project_backward", 128, [*inputs, *map(at.place, outputs)])
+        return [*made, *own]
 
     def harmonics(at: Launch) -> Sequence[Tensor]:
         made = [new(COUNT, 3), new(COUNT, 16, 3)]
@@ -132,28 +131,23 @@ def test_projection_of_surfels(given: str) -> None:
     transforms = 2 * rand(COUNT, 9) - 1 + torch.tensor([9, 0, 90, 0, 9, 90, 0, 0, 3.0])
     radii, sums = torch.ones(COUNT, dtype=torch.int32), rand(COUNT, 22)
     by_scales = given == "scales"
+    shape = [scales, rotations, None] if by_scales else [None, None, transforms]
+    color = [shs, None] if by_scales else [None, colors]
 
     def forward(at: Launch) -> Sequence[Tensor]:
         made = [new(COUNT, 16), new(COUNT, 6), new(COUNT), whole(COUNT), whole(COUNT, 4), whole(COUNT)]
-        inputs = [None, None, at.place(transforms), None, at.place(colors)]
-        if by_scales:
-            inputs = [at.place(scales), at.place(rotations), None, at.place(shs), None]
         rest = [FRAME.camera, at.count, 70, 50, 1.0, 3, 16, 3, *map(at.place, made)]
-        at.rows("project_surfels", 128, [at.place(means), at.place(opacities), *inputs, *rest])
+        at.rows("project_surfels", 128, [*map(at.place, [means, opacities, *shape, *color]), *rest])
         return made
 
     def backward(at: Launch) -> Sequence[Tensor]:
-        if by_scales:
-            made = [new(COUNT, 3), new(COUNT, 2), new(COUNT), new(COUNT, 2), new(COUNT, 4)]
-            inputs = [at.place(scales), at.place(rotations), None]
-            outputs = [*map(at.place, made), None, None]
-        else:
-            made = [new(COUNT, 2), new(COUNT), new(COUNT, 9), new(COUNT, 3)]
-            inputs = [None, None, at.place(transforms)]
-            outputs = [*map(at.place, (new(COUNT, 3), *made[:2])), None, None, *map(at.place, made[2:])]
+        by_means, made = new(COUNT, 3), [new(COUNT, 2), new(COUNT)]
+        own = [new(COUNT, 2), new(COUNT, 4)] if by_scales else [new(COUNT, 9), new(COUNT, 3)]
+        outputs = [*made, *own, None, None] if by_scales else [*made, None, None, *own]
         rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, 70, 50, 1.0, 3, 2]
-        at.rows("project_surfels_backward", 128, [at.place(means), *inputs, *rest, *outputs])
-        return made
+        inputs = [*map(at.place, [means, *shape]), *rest]
+        at.rows("project_surfels_backward", 128, [*inputs, *map(at.place, [by_means, *outputs])])
+        return [*[by_means] * by_scales, *made, *own]
 
     index = "((long long)i * bands + k) * 3" if by_scales else "(long long)i * 9"
     hold(forward, "surfels.cu", index)
@@ -258,10 +252,8 @@ def test_ssim() -> None:
     def work(at: Launch) -> Sequence[Tensor]:
         before = 65534 if at.far else 0
         sums, slopes, gradient = new(blocks), new(3, 200, 200), new(200, 200)
-        pixels, held = (
-            [Window(one, before * 40000) for one in (first, second)],
-            Window(slopes, 3 * before * 40000),
-        )
+        pixels = [Window(one, before * 40000) for one in (first, second)]
+        held = Window(slopes, 3 * before * 40000)
         grid, turn = (7, 13, before + 1), before * blocks
         arguments = [*pixels, 200, 200, 0, 1.0, Window(sums, turn), held]
         at.program.launch("ssim_forward", grid, 256, arguments, first_block=turn)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from splatfix.kernels import gsplat_csrc
+
 
 class World(NamedTuple):
     """Gaussians and cameras, float64."""
@@ -50,6 +52,22 @@ def world(count: int = 80, cameras: int = 2, seed: int = 1) -> World:
     opacities = torch.sigmoid(normal(count))
     opacities[:: max(1, count // 5)] = 1.0
     return World(means, normal(count, 4), scales, opacities, viewmats, Ks.repeat(cameras, 1, 1))
+
+
+def tiles_of(size: tuple[int, int], edge: int) -> tuple[int, int]:
+    """Columns and rows of tiles."""
+    return -(-size[0] // edge), -(-size[1] // edge)
+
+
+def listed(
+    means2d: Tensor, radii: Tensor, depths: Tensor, size: tuple[int, int], edge: int
+) -> tuple[Tensor, Tensor]:
+    """Offsets of the tiles of every image [I, rows, columns], and flat ids, as gsplat has them made."""
+    images, tiles = len(depths), tiles_of(size, edge)
+    _, ids, flatten_ids = gsplat_csrc.intersect_tile(
+        means2d, radii, depths, None, None, images, edge, *tiles, True, False
+    )
+    return gsplat_csrc.intersect_offset(ids, images, *tiles), flatten_ids
 
 
 class Flat(NamedTuple):

@@ -31,9 +31,8 @@ def _falloff(shape: Tensor, center: Tensor, pixel: Tensor) -> tuple[Tensor, Tens
     offset = center - pixel[:, None]
     if shape.dim() == 2:  # conics [K, 3]
         a, b, c = shape.unbind(1)
-        sigma = (
-            0.5 * (a * offset[..., 0] ** 2 + c * offset[..., 1] ** 2) + b * offset[..., 0] * offset[..., 1]
-        )
+        x, y = offset.unbind(-1)
+        sigma = 0.5 * (a * x**2 + c * y**2) + b * x * y
         return sigma, sigma >= 0
     u, v, w = shape.unbind(1)
     across = torch.linalg.cross(pixel[:, None, :1] * w - u, pixel[:, None, 1:] * w - v)
@@ -49,7 +48,8 @@ def draw(
     shapes: Tensor,
     colors: Tensor,
     opacities: Tensor,
-    size: tuple[int, int],
+    width: int,
+    height: int,
     tile_size: int,
     offsets: Tensor,
     flatten_ids: Tensor,
@@ -59,8 +59,7 @@ def draw(
     ranks: tuple[int, int] | None = None,
     transmittances: Tensor | None = None,
 ) -> Drawn:
-    """[I, N, ...] Gaussians (conics) or surfels (transforms) on images of `size` (width, height)."""
-    width, height = size
+    """[I, N, ...] Gaussians (conics) or surfels (transforms)."""
     images, rows, columns = offsets.shape
     count, channels = means2d.shape[1], colors.shape[-1]
     flat = [item.flatten(0, 1) for item in (means2d, shapes, colors, opacities)]

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from splatfix.kernels import gsplat_csrc, gsplat_cuda, nvrtc
+from splatfix.kernels import gsplat_csrc
 from tests.tables import data
 
-from ..compare import OnGpu, assert_close
+from ..compare import assert_close
 from .cases import SIZE, World, world
 
 OPTIONS = data(__file__)["options"]
@@ -65,12 +65,31 @@ def weighted(images: Any, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: item for name, item in zip(leaves, found, strict=True) if item is not None}
 
 
+def camera_of(scene: World) -> dict[str, Any]:
+    return {"Ks": scene.Ks, "width": SIZE[0], "height": SIZE[1], "near_plane": 0.2}
+
+
+def check_rasterization(
+    package: ModuleType, scene: World, leaves: dict[str, Tensor], options: dict[str, Any], **how: Any
+) -> dict[str, Tensor]:
+    """Draw as gsplat's own `_rasterization` does, whose gradients are autograd's; returns ours."""
+    from gsplat.rendering import _rasterization
+
+    theirs = _rasterization(**leaves, **camera_of(scene), **options)
+    ours = package.rasterization(**leaves, **camera_of(scene), **options, **how)
+    for k in range(2):
+        assert_close(f"image {k}", ours[k], theirs[k], 1e-4, least=1.0)
+    expected, found = weighted(theirs[:2], leaves), weighted(ours[:2], leaves)
+    assert set(found) == set(expected)
+    for key, target in expected.items():
+        assert_close(key, found[key], target, 1e-3)
+    return found
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_rasterization(gsplat: ModuleType, name: str, packed: bool) -> None:
-    """Against gsplat's own `_rasterization`, whose gradients are autograd's; the poses of the cameras are among them."""
-    from gsplat.rendering import _rasterization
-
+    """The poses of the cameras have gradients too."""
     options = dict(OPTIONS[name])
     if "backgrounds" in options:
         options["backgrounds"] = torch.tensor(options["backgrounds"])
@@ -82,17 +101,10 @@ def test_rasterization(gsplat: ModuleType, name: str, packed: bool) -> None:
     generator = torch.Generator().manual_seed(1)
     colors = torch.rand(80, *[9] * ("sh_degree" in options), 3, generator=generator)
     leaves = leaves_of(scene, colors)
-    camera = {"Ks": scene.Ks, "width": SIZE[0], "height": SIZE[1], "near_plane": 0.2}
-    theirs = _rasterization(**leaves, **camera, **options)
-    ours = gsplat.rasterization(**leaves, **camera, **options, packed=packed)
-    for k in range(2):
-        assert_close(f"image {k}", ours[k], theirs[k], 1e-4, least=1.0)
-    expected, found = weighted(theirs[:2], leaves), weighted(ours[:2], leaves)
-    assert set(found) == set(expected) and "viewmats" in found
-    for key, target in expected.items():
-        assert_close(key, found[key], target, 1e-3)
+    found = check_rasterization(gsplat, scene, leaves, options, packed=packed)
+    assert "viewmats" in found
     if packed:
-        again = gsplat.rasterization(**leaves, **camera, **options, packed=True, sparse_grad=True)
+        again = gsplat.rasterization(**leaves, **camera_of(scene), **options, packed=True, sparse_grad=True)
         sparse = weighted(again[:2], leaves)
         assert sparse["quats"].is_sparse
         for key in ("means", "quats", "scales"):
@@ -103,8 +115,7 @@ def test_rasterization(gsplat: ModuleType, name: str, packed: bool) -> None:
 def test_what_strategies_read(gsplat: ModuleType, packed: bool) -> None:
     """Batches of scenes, the gradients of the centers in the image and `absgrad`."""
     scene = world().to(torch.float32)
-    leaves = leaves_of(scene, torch.rand(80, 3))
-    camera = {"Ks": scene.Ks, "width": SIZE[0], "height": SIZE[1], "near_plane": 0.2}
+    leaves, camera = leaves_of(scene, torch.rand(80, 3)), camera_of(scene)
     images, _, info = gsplat.rasterization(**leaves, **camera, packed=packed, absgrad=True)
     info["means2d"].retain_grad()
     images.sum().backward()
@@ -123,9 +134,8 @@ def test_what_strategies_read(gsplat: ModuleType, packed: bool) -> None:
 @pytest.mark.parametrize("mode", ["RGB", "RGB+ED"])
 def test_rasterization_2dgs(gsplat: ModuleType, mode: str) -> None:
     """All six images, and gradients, which test_projection and test_surfels hold against references step by step."""
-    scene = world(40, 1)
-    camera = {"Ks": scene.Ks.float(), "width": SIZE[0], "height": SIZE[1], "near_plane": 0.2}
-    leaves = leaves_of(scene.to(torch.float32), torch.rand(40, 4, 3))
+    scene = world(40, 1).to(torch.float32)
+    leaves, camera = leaves_of(scene, torch.rand(40, 4, 3)), camera_of(scene)
     *drawn, _ = gsplat.rasterization_2dgs(
         **leaves, **camera, sh_degree=1, render_mode=mode, distloss=mode != "RGB"
     )
@@ -152,19 +162,3 @@ def test_what_is_refused_says_so(gsplat: ModuleType) -> None:
         gsplat_csrc.projection_ewa_3dgs_fused_fwd(
             scene.means, None, scene.quats, scene.scales, None, scene.viewmats, scene.Ks, *lens
         )
-
-
-def test_float32_on_cuda_goes_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same arguments, where one of that name is there and serves the call; else the caller hears why."""
-    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
-    calls: list[tuple[Any, ...]] = []
-    monkeypatch.setitem(gsplat_cuda.KERNELS, "relocation", lambda *given: calls.append(given))
-    monkeypatch.setattr(gsplat_cuda, "refusal", lambda name, *given: "" if given[-1] == 51 else f"no {name}")
-    given = [torch.rand(shape).as_subclass(OnGpu) for shape in ((4,), (4, 3))]
-    ends = (torch.ones(4, dtype=torch.int32), torch.eye(51), 51)
-    assert gsplat_csrc.relocation(*given, *ends) is None
-    assert [item is there for item, there in zip(calls[0], (*given, *ends), strict=True)] == [True] * 5
-    with pytest.raises(nvrtc.NoKernels, match="no relocation"):
-        gsplat_csrc.relocation(*given, *ends[:2], 50)
-    assert gsplat_csrc.relocation(*(item.as_subclass(Tensor) for item in given), *ends)[0].shape == (4,)
-    assert len(calls) == 1

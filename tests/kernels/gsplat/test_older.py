@@ -11,7 +11,7 @@ from splatfix.kernels import gsplat_csrc_14
 
 from ..compare import assert_all_close, assert_close
 from .cases import SIZE, world
-from .test_face import check_names, leaves_of, weighted
+from .test_face import camera_of, check_names, check_rasterization, leaves_of, weighted
 
 
 def test_every_name_is_here(older: ModuleType) -> None:
@@ -22,19 +22,10 @@ def test_every_name_is_here(older: ModuleType) -> None:
 @pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
 def test_rasterization(older: ModuleType, packed: bool) -> None:
     """1.4.0 as nerfstudio calls it, against its own `_rasterization`."""
-    from gsplat.rendering import _rasterization
-
     scene = world().to(torch.float32)
-    leaves = leaves_of(scene, torch.rand(80, 9, 3))
-    camera = {"Ks": scene.Ks, "width": SIZE[0], "height": SIZE[1], "near_plane": 0.2}
+    leaves, camera = leaves_of(scene, torch.rand(80, 9, 3)), camera_of(scene)
     options = {"sh_degree": 2, "render_mode": "RGB+ED", "rasterize_mode": "antialiased"}
-    theirs = _rasterization(**leaves, **camera, **options)
-    ours = older.rasterization(**leaves, **camera, **options, packed=packed, absgrad=True)
-    for k in range(2):
-        assert_close(f"image {k}", ours[k], theirs[k], 1e-4, least=1.0)
-    expected, found = weighted(theirs[:2], leaves), weighted(ours[:2], leaves)
-    for key, target in expected.items():
-        assert_close(key, found[key], target, 1e-3)
+    check_rasterization(older, scene, leaves, options, packed=packed, absgrad=True)
     with pytest.raises(NotImplementedError, match="packed=True of 2DGS"):
         older.rasterization_2dgs(**leaves, **camera, sh_degree=2, packed=True)
     assert older.rasterization_2dgs(**leaves, **camera, sh_degree=2)[0].shape == (2, SIZE[1], SIZE[0], 3)

@@ -14,20 +14,11 @@ from tests.tables import data
 
 from ..compare import BOTH, assert_all_close, assert_close
 from . import reference
-from .cases import Flat, flat
+from .cases import Flat, flat, listed
 
 CASES: dict[str, dict[str, Any]] = data(__file__)["cases"]
 VALUE = {torch.float32: 1e-5, torch.float64: 1e-9}
 GRADIENT = {torch.float32: 1e-4, torch.float64: 1e-8}
-
-
-def listed(scene: Flat, size: tuple[int, int], tile: int) -> tuple[Tensor, Tensor]:
-    """Offsets and flat ids, as gsplat has them made."""
-    columns, rows = -(-size[0] // tile), -(-size[1] // tile)
-    images = len(scene.means2d)
-    arguments = (scene.means2d, scene.radii, scene.depths, None, None, images, tile, columns, rows)
-    _, ids, flatten_ids = module.intersect_tile(*arguments, True, False)
-    return module.intersect_offset(ids, images, columns, rows), flatten_ids
 
 
 def of_case(name: str, dtype: torch.dtype) -> tuple[Flat, tuple[int, int], int, Tensor, Tensor]:
@@ -36,7 +27,8 @@ def of_case(name: str, dtype: torch.dtype) -> tuple[Flat, tuple[int, int], int, 
     tile = case.pop("tile", 16)
     made = flat(**case)
     scene = Flat(*(item.to(dtype) if item.is_floating_point() else item for item in made))
-    return scene, case["size"], tile, *listed(scene, case["size"], tile)
+    pairs = listed(scene.means2d, scene.radii, scene.depths, case["size"], tile)
+    return scene, case["size"], tile, *pairs
 
 
 @BOTH
@@ -47,13 +39,14 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     masks = torch.rand(offsets.shape, generator=generator) < 0.8 if case == "plain" else None
     leaves = [item.double().clone().requires_grad_() for item in scene[:4]]
     background = scene.backgrounds.double()
-    expected = reference.draw(*leaves, size, tile, offsets, flatten_ids, backgrounds=background, masks=masks)
+    frame = (*size, tile, offsets, flatten_ids)
+    expected = reference.draw(*leaves, *frame, backgrounds=background, masks=masks)
     weights = [torch.randn(item.shape, generator=generator).double() for item in expected[:2]]
     loss = (expected[0] * weights[0]).sum() + (expected[1] * weights[1]).sum()
     absolute = reference.absolute(expected.copies, loss, scene.opacities.numel())
     gradients = torch.autograd.grad(loss, leaves)
 
-    given = (*scene[:4], scene.backgrounds, masks, *size, tile, offsets, flatten_ids)
+    given = (*scene[:4], scene.backgrounds, masks, *frame)
     colors, alphas, last_ids = module.rasterize_to_pixels_3dgs_fwd(*given)
     assert colors.dtype == dtype and last_ids.dtype == torch.int32
     value, slope = VALUE[dtype], GRADIENT[dtype]
@@ -103,20 +96,13 @@ def test_packed_and_unsorted() -> None:
     _, raw, unsorted = module.intersect_tile(*arguments, False, False)
     assert torch.equal(unsorted, unsorted.sort()[0]) and torch.equal(raw.sort()[0], ids)
 
-    fields = [item[seen] for item in scene[:4]]
-    drawn = module.rasterize_to_pixels_3dgs_fwd(*fields, scene.backgrounds, None, *size, tile, offsets, order)
-    expected = module.rasterize_to_pixels_3dgs_fwd(
-        *scene[:4], scene.backgrounds, None, *size, tile, offsets, flatten_ids
-    )
+    frame = (scene.backgrounds, None, *size, tile, offsets)
+    both = (*(item[seen] for item in scene[:4]), *frame, order), (*scene[:4], *frame, flatten_ids)
+    drawn, expected = (module.rasterize_to_pixels_3dgs_fwd(*given) for given in both)
     assert torch.equal(drawn[0], expected[0]) and torch.equal(drawn[2], expected[2])
-    upstream = (torch.randn_like(drawn[0]), torch.randn_like(drawn[1]))
-    ends = (*size, tile, offsets)
-    found = module.rasterize_to_pixels_3dgs_bwd(
-        *fields, scene.backgrounds, None, *ends, order, *drawn[1:], *upstream, False
-    )
-    target = module.rasterize_to_pixels_3dgs_bwd(
-        *scene[:4], scene.backgrounds, None, *ends, flatten_ids, *expected[1:], *upstream, False
-    )
+    upstream = (torch.randn_like(drawn[0]), torch.randn_like(drawn[1]), False)
+    found = module.rasterize_to_pixels_3dgs_bwd(*both[0], *drawn[1:], *upstream)
+    target = module.rasterize_to_pixels_3dgs_bwd(*both[1], *expected[1:], *upstream)
     for result, wanted in zip(found[1:], target[1:], strict=True):
         assert torch.equal(result, wanted[seen])
 
@@ -126,17 +112,14 @@ def test_packed_and_unsorted() -> None:
 def test_indices_in_a_range(case: str, dtype: torch.dtype) -> None:
     """In two goes, the second with the transmittance that the first left."""
     scene, size, tile, offsets, flatten_ids = of_case(case, dtype)
-    batch = tile * tile
+    batch, frame = tile * tile, (*size, tile, offsets, flatten_ids)
     through = torch.ones(len(scene.means2d), size[1], size[0], dtype=dtype)
     for first, last in ((0, 1), (1, 1000)):
         inputs = [item.double() for item in scene[:4]]
         ranks = (first * batch, last * batch)
-        expected = reference.draw(
-            *inputs, size, tile, offsets, flatten_ids, ranks=ranks, transmittances=through
-        )
-        gaussians, pixels = module.rasterize_to_indices_3dgs(
-            first, last, through, *scene[:2], scene.opacities, *size, tile, offsets, flatten_ids
-        )
+        expected = reference.draw(*inputs, *frame, ranks=ranks, transmittances=through)
+        given = (*scene[:2], scene.opacities, *frame)
+        gaussians, pixels = module.rasterize_to_indices_3dgs(first, last, through, *given)
         assert gaussians.dtype == pixels.dtype == torch.int64
         assert list(zip(gaussians.tolist(), pixels.tolist(), strict=True)) == expected.blended
         through = through - expected.alphas[..., 0].to(dtype)
@@ -146,7 +129,7 @@ def test_broken_numbers_reach_no_pixel() -> None:
     scene, size, tile, _, _ = of_case("plain", torch.float32)
     for k, value in enumerate((torch.nan, torch.inf, -torch.inf)):
         scene.means2d[0, k] = value
-    offsets, flatten_ids = listed(scene, size, tile)
+    offsets, flatten_ids = listed(scene.means2d, scene.radii, scene.depths, size, tile)
     drawn = module.rasterize_to_pixels_3dgs_fwd(*scene[:4], None, None, *size, tile, offsets, flatten_ids)
     assert not set(range(3)) & set(flatten_ids.tolist())
     assert all(bool(torch.isfinite(item).all()) for item in drawn)

@@ -14,7 +14,7 @@ from tests.tables import data
 
 from ..compare import BOTH, assert_all_close, assert_close
 from . import reference
-from .cases import SIZE, world
+from .cases import SIZE, listed, world
 from .test_rasterizer import GRADIENT, VALUE
 
 CASES: dict[str, dict[str, Any]] = data(__file__)["cases"]
@@ -38,19 +38,9 @@ class Scene:
             opacities = torch.full_like(opacities, case["opacity"])
         self.fields = (means2d, transforms, colors, opacities, normals)
         self.background = torch.rand(cameras, channels, generator=generator).to(dtype)
-        columns, rows = (-(-edge // self.tile) for edge in self.size)
-        arguments = (means2d, radii, depths, None, None, cameras, self.tile, columns, rows, True, False)
-        _, ids, self.flatten_ids = module.intersect_tile(*arguments)
-        self.offsets = module.intersect_offset(ids, cameras, columns, rows)
+        self.offsets, flatten_ids = listed(means2d, radii, depths, self.size, self.tile)
+        self.lists = (*self.size, self.tile, self.offsets, flatten_ids)
         self.masks = torch.rand(self.offsets.shape, generator=generator) < 0.8
-
-    @property
-    def tiled(self) -> tuple[Any, ...]:
-        return (self.size, self.tile, self.offsets, self.flatten_ids)
-
-    @property
-    def lists(self) -> tuple[Any, ...]:
-        return (*self.size, self.tile, self.offsets, self.flatten_ids)
 
 
 @BOTH
@@ -61,7 +51,7 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     masks = scene.masks if case == "plain" else None
     leaves = [item.double().clone().requires_grad_() for item in scene.fields]
     under = {"backgrounds": scene.background.double(), "masks": masks, "normals": leaves[4]}
-    expected = reference.draw(*leaves[:4], *scene.tiled, **under)
+    expected = reference.draw(*leaves[:4], *scene.lists, **under)
     wanted = (expected.colors, expected.alphas, expected.normals, expected.distortion, expected.median)
     generator = torch.Generator().manual_seed(8)
     weights = [torch.randn(item.shape, generator=generator).double() for item in wanted]
@@ -100,14 +90,11 @@ def test_indices_in_a_range(case: str, dtype: torch.dtype) -> None:
     scene = Scene(dtype, **CASES[case])
     through = torch.full((len(scene.offsets), scene.size[1], scene.size[0]), 0.7, dtype=dtype)
     for first, last in ((0, 1000), (1, 1000)):
-        fields, ranks = (
-            (item.double() for item in scene.fields[:4]),
-            (first * scene.tile**2, last * scene.tile**2),
-        )
-        expected = reference.draw(*fields, *scene.tiled, ranks=ranks, transmittances=through)
-        gaussians, pixels = module.rasterize_to_indices_2dgs(
-            first, last, through, *scene.fields[:2], scene.fields[3], *scene.lists
-        )
+        fields = [item.double() for item in scene.fields[:4]]
+        ranks = (first * scene.tile**2, last * scene.tile**2)
+        expected = reference.draw(*fields, *scene.lists, ranks=ranks, transmittances=through)
+        given = (*scene.fields[:2], scene.fields[3], *scene.lists)
+        gaussians, pixels = module.rasterize_to_indices_2dgs(first, last, through, *given)
         found = set(zip(gaussians.tolist(), pixels.tolist(), strict=True))
         assert pixels.tolist() == sorted(pixels.tolist())
         assert len(found ^ set(expected.blended)) <= (3 if dtype == torch.float32 else 0)
