@@ -57,7 +57,7 @@ def test_install_and_revert_as_typed(tmp_path: Path, splatfix: Splatfix) -> None
     assert words == ["splatfix", "revert", "0001", "--python", blank.python]
     assert run_in(blank, "import tiny_probe; print(tiny_probe.answer())") == "42"
     assert "done" in splatfix("revert", "--list", "--python", blank.python).stdout
-    assert "tiny_probe 1.0 removed" in splatfix(*words[1:]).stdout
+    assert "tiny_probe: 1.0 → not installed, as before" in splatfix(*words[1:]).stdout
 
 
 def test_typed_inside_a_checkout_it_installs_every_extension(
