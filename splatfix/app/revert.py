@@ -7,7 +7,9 @@ from splatfix.core.words import counted
 from splatfix.install import Journal, RevertOutcome, WheelCache, revert_all
 from splatfix.install import revert as revert_one
 from splatfix.install.environment import open_environment
+from splatfix.report.console import err
 from splatfix.report.installation import RevertDocument
+from splatfix.report.progress import one_line
 
 
 def show_journal(python: str | None) -> Result[RevertDocument]:
@@ -35,7 +37,12 @@ def revert(
     with on_interrupt(environment_state(environment.prefix, interpreter)):
         outcomes: tuple[RevertOutcome, ...]
         if everything:
-            outcomes = revert_all(interpreter, dry_run=dry_run)
+            title = "Undone"
+            if dry_run:
+                title = "Would be undone"
+            # where one cannot be undone, those before it were told
+            with one_line(err(), title) as tell:
+                outcomes = revert_all(interpreter, dry_run=dry_run, each=lambda done: tell(done.entry))
         else:
             outcomes = (revert_one(interpreter, entry, dry_run=dry_run),)
     steps: tuple[Step, ...] = ()

@@ -40,7 +40,7 @@ def test_install_and_revert_as_typed(tmp_path: Path, splatfix: Splatfix) -> None
     assert words == ["splatfix", "revert", "0001", "--python", blank.python]
     assert run_in(blank, "import tiny_probe; print(tiny_probe.answer())") == "42"
     assert "done" in splatfix("revert", "--list", "--python", blank.python).stdout
-    assert "tiny_probe 1.0 removed" in splatfix(*words[1:]).stdout
+    assert "tiny_probe: 1.0 → not installed, as before" in splatfix(*words[1:]).stdout
 
 
 def test_all_extensions_of_a_checkout(environment: Environment, tmp_path: Path, splatfix: Splatfix) -> None:

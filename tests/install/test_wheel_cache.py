@@ -186,7 +186,7 @@ def test_what_was_built_is_not_built_again(
         assert splatfix(*command).returncode == 0 and len(builds) == built
         assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == value
     again = splatfix(*command, "--no-cache")
-    assert "Already up to date: tiny_probe 1.0" in again.stdout and len(builds) == 3
+    assert "Already up to date" in again.stdout and len(builds) == 3
 
 
 @pytest.mark.parametrize("url", ["https://host.example/a/tiny.git", "git@host.example:a/tiny.git", ""])
