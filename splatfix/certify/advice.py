@@ -1,10 +1,13 @@
 """Why a criterion failed, and what to do about it: by what the trainer printed, or by what failed first."""
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
+from smoke_trainer.record import TrainerError
 from splatfix.certify.model import CODE_AS_INSTALLED, Criterion, KernelCheck, Outcome, SceneRun
+from splatfix.core.runner import Completed
 from splatfix.core.step import Step, run, say, value_options
 from splatfix.explain import cause_of, explain_message
 
@@ -71,3 +74,23 @@ def steps_in_words(steps: Iterable[Step]) -> str:
         else:
             lines.append(f"{step.text}: {step.command.shell(windows=False)}")
     return "; ".join(lines)
+
+
+def end_of(error: TrainerError | None, done: Completed) -> str:
+    """Return why a script ended, in its own words: the exception with its place in the checkout, else its last line of output."""
+    if error is not None:
+        ending = str(error.type)
+        if error.message.strip():
+            ending += f": {error.message.strip().splitlines()[0]}"
+        if error.place:
+            ending += f" ({error.place}, in {error.function})"
+        return ending
+    if done.error:
+        return done.error
+    # progress bars end their lines with a carriage return
+    output = re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}")
+    lines = list(filter(None, map(str.strip, output)))
+    for line in reversed(lines):
+        if re.search(r"\berror\b", line, re.IGNORECASE):
+            return line
+    return lines[-1] if lines else done.why()

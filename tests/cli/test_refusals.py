@@ -1,5 +1,6 @@
 """What is refused, before anything is done; advice for the environment that was named; and examples and completion of words."""
 
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,14 @@ from typer.testing import CliRunner
 
 from splatfix.cli import app
 from splatfix.cli.process import naming_python
+from splatfix.core.codec import to_json
 from splatfix.core.step import Step, run, say
+from splatfix.report.certificate import CertificateDocument
+from splatfix.report.forms import envelope
 from tests.cli.conftest import Document
 from tests.cli.test_documents import check
+from tests.machines import facts_of
+from tests.report.test_certificate import certificate
 from tests.tables import data
 
 LANE = "certify --container"
@@ -32,10 +38,13 @@ def test_it_is_refused(
         "facts.json": '{"schema_version": 1, "machine": 3}',
         "file": "",
         "diagnosis.json": '{"command": "diagnose"}',
-        "other.json": '{"command": "certify", "scenes": [{}], "renderer": "gsplat", "device": "cuda"}',
-        "level.json": '{"command": "certify", "scenes": [], "level": 1}',
-        "ended.json": '{"command": "certify", "scenes": [], "interrupted": true}',
     }
+    earlier = {"other": {"renderer": "gsplat"}, "level": {"scenes": (), "level": 1}, "ended": {"scenes": ()}}
+    for name, changes in earlier.items():
+        made = CertificateDocument(
+            certificate=certificate(issued="2026-11-28", **changes), facts=facts_of("h200")
+        )
+        recorded[f"{name}.json"] = json.dumps(envelope("certify", 0, to_json(made)))
     for name, text in recorded.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)

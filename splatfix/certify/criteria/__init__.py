@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from splatfix.certify.advice import explained
+from splatfix.certify.advice import end_of, explained
 
 # the order in which a certificate shows them
-from splatfix.certify.criteria import running, stack, learning, resources, code  # isort: skip
+from splatfix.certify.criteria import stack, running, learning, resources, code  # isort: skip
 from splatfix.certify.criteria.criterion import REGISTERED, SMOKE, STACK, Measure, StackRun, Training
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.core.runner import Completed
@@ -38,7 +38,7 @@ def judge(training: Training) -> tuple[Criterion, ...]:
     """
     kind = STACK if training.stack else SMOKE
     criteria: list[Criterion] = []
-    for item in REGISTERED.values():
+    for item in REGISTERED:
         if kind not in item.of or not (training.record.iterations or item.without_result):
             continue
         measures = item.judge(training)
@@ -58,7 +58,7 @@ def _with_its_cause(item: Criterion, training: Training) -> Criterion:
     if training.stack is None:
         message = f"{error.message} {error.note} {error.hint}" if error else ""
         return explained(item, f"{training.output}\n{message}", own=_OWN_ADVICE)
-    message = ending = running.end_of(error, training.done)
+    message = ending = end_of(error, training.done)
     if error is not None:
         message = ending = f"{error.type}: {error.message}"
     return explained(item, f"{training.output}\n{message}", error=ending)

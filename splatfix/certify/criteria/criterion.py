@@ -92,7 +92,7 @@ class Registered(Struct, frozen=True, kw_only=True):
     code: str
     """Kebab-case and stable."""
     title: str
-    """A statement, which is then met or failed."""
+    """A statement, which is then met or failed; ``{subject}`` stands for that of a measure."""
     required: str
     why: str
     """What a failure means in practice."""
@@ -132,7 +132,7 @@ class Registered(Struct, frozen=True, kw_only=True):
             why=why,
             source=self.source,
             advice=measure.advice or self._advice(outcome, training),
-            title=self.title,
+            title=self.title.format(subject=measure.subject),
         )
 
     def _advice(self, outcome: Outcome, training: Training | None) -> str:
@@ -149,18 +149,15 @@ class Registered(Struct, frozen=True, kw_only=True):
         return self.advice
 
 
-REGISTERED: dict[str, Registered] = {}
-"""Every criterion by its code, in the order in which a certificate shows them."""
+REGISTERED: list[Registered] = []
+"""Every criterion, in the order in which a certificate shows them. Two trainers may meet one code in two ways."""
 
 
 def criterion(code: str, **words: object) -> Callable[[Judge], Judge]:
     """Register a function as a criterion; ``words`` are the fields of :class:`Registered`."""
 
     def register(judge: Judge) -> Judge:
-        key = code
-        if code in REGISTERED:  # that of another trainer
-            key = f"{code}/{STACK}"
-        REGISTERED[key] = Registered(code=code, judge=judge, **words)  # type: ignore[arg-type]
+        REGISTERED.append(Registered(code=code, judge=judge, **words))  # type: ignore[arg-type]
         return judge
 
     return register

@@ -115,7 +115,7 @@ def groups_of(record: TrainingRecord) -> tuple[str, ...]:
 
 
 _GRADIENTS = {
-    "title": "Gradients reach every parameter group",
+    "title": "Gradients reach {subject}",
     "required": f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps",
     "why": "No gradient reaches it: training runs, but never changes this part of the scene.",
     "source": "field report: gsplat on a T4, 30,000 iterations with all gradients zero",

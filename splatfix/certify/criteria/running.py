@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from smoke_trainer.record import Implementation, TrainerError
-from splatfix.certify.criteria.criterion import SMOKE, STACK, Measure, Measures, Training, criterion
+from splatfix.certify.criteria.criterion import SMOKE, Measure, Measures, Training, criterion
 from splatfix.core.runner import Completed
 from splatfix.core.words import counted
 
@@ -103,50 +103,6 @@ def sentence(text: str) -> str:
     """Return a text with a capital letter and a full stop; "" stays empty."""
     text = text.strip().rstrip(".")
     return text and f"{text[0].upper()}{text[1:]}."
-
-
-@criterion(
-    "training-finishes",
-    title="Training finishes",
-    required="all iterations that were asked for, exit code 0",
-    why="The trainer stopped early.",
-    source="what was asked for",
-    of=(STACK,),
-    without_result=True,
-)
-def stack_finished(training: Training) -> Measures:
-    """Count the backward passes of a stack's own trainer, and say how its process ended."""
-    record, done = training.record, training.done
-    passes, expected = record.iterations or 0, record.config.iterations or 0
-    required = f"{counted(expected, 'iteration')}, exit code 0"
-    if done.ok:
-        why = "The trainer ended well, and trained less than it was asked to."
-        return Measure(
-            passes >= expected, f"{counted(passes, 'iteration')}, exit code 0", required=required, why=why
-        )
-    how = "killed" if done.returncode is None else f"exit code {done.returncode}"
-    ending = end_of(record.error, done)
-    return Measure(False, f"{counted(passes, 'iteration')}, {how}: {ending}", required=required)
-
-
-def end_of(error: TrainerError | None, done: Completed) -> str:
-    """Return why a script ended, in its own words: the exception with its place in the checkout, else its last line of output."""
-    if error is not None:
-        ending = str(error.type)
-        if error.message.strip():
-            ending += f": {error.message.strip().splitlines()[0]}"
-        if error.place:
-            ending += f" ({error.place}, in {error.function})"
-        return ending
-    if done.error:
-        return done.error
-    # progress bars end their lines with a carriage return
-    output = re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}")
-    lines = list(filter(None, map(str.strip, output)))
-    for line in reversed(lines):
-        if re.search(r"\berror\b", line, re.IGNORECASE):
-            return line
-    return lines[-1] if lines else done.why()
 
 
 @criterion(

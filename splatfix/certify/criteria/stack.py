@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from splatfix.certify.advice import steps_in_words
+from splatfix.certify.advice import end_of, steps_in_words
 from splatfix.certify.criteria.criterion import STACK, Measure, Measures, StackRun, Training, criterion
-from splatfix.certify.criteria.running import end_of
 from splatfix.core.words import counted, few
 
 MENDS, OBSERVED = "runs-as-it-is", "observed"
@@ -57,6 +56,30 @@ def scene_fits(training: Training) -> Measures:
     if training.record.iterations:
         return Measure(None, f"{measured} It trained nonetheless.", advice=advice)
     return Measure(False, measured, advice=advice)
+
+
+@criterion(
+    "training-finishes",
+    title="Training finishes",
+    required="all iterations that were asked for, exit code 0",
+    why="The trainer stopped early.",
+    source="what was asked for",
+    of=(STACK,),
+    without_result=True,
+)
+def stack_finished(training: Training) -> Measures:
+    """Count the backward passes of a stack's own trainer, and say how its process ended."""
+    record, done = training.record, training.done
+    passes, expected = record.iterations or 0, record.config.iterations or 0
+    required = f"{counted(expected, 'iteration')}, exit code 0"
+    if done.ok:
+        why = "The trainer ended well, and trained less than it was asked to."
+        return Measure(
+            passes >= expected, f"{counted(passes, 'iteration')}, exit code 0", required=required, why=why
+        )
+    how = "killed" if done.returncode is None else f"exit code {done.returncode}"
+    ending = end_of(record.error, done)
+    return Measure(False, f"{counted(passes, 'iteration')}, {how}: {ending}", required=required)
 
 
 @criterion(

@@ -53,11 +53,13 @@ def test_all_sections_are_there(render: Render) -> None:
 
 
 def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRun) -> None:
-    failed = Criterion("gradients-xyz", Outcome.FAILED, "zero", "not zero", "Nothing learns.", "a report")
+    failed = Criterion(
+        "finite-values", Outcome.FAILED, "NaN", "a number", "Nothing learns.", "a report", title="No NaN"
+    )
     refused = replace(scene, criteria=(*scene.criteria, failed))
     document = render(verdict=Verdict.NOT_CERTIFIED, reasons=("gradients were zero",), scenes=(refused,))
     assert "gradients were zero" in document and "Not certified" in document
-    shown = ("Gradients reach positions (xyz)", "Held-out quality", "Loss falls")
+    shown = ("No NaN", "no floor known", "below 80% of the start")
     assert sorted(shown, key=document.index) == list(shown)
     opened = [attrs.get("class") for _, attrs in Outline(document).seen if "open" in attrs]
     assert "criterion bad" in opened and "criterion good" not in opened
