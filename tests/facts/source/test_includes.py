@@ -40,9 +40,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("files", "missing"), TABLE["lost"])
-def test_missing(
-    root: Path, here: IncludeFolders, files: dict[str, str], missing: tuple[object, ...]
-) -> None:
+def test_lost(root: Path, here: IncludeFolders, files: dict[str, str], missing: tuple[object, ...]) -> None:
     found = lost(root, here, **files)
     assert tuple((one.header, one.file, one.line, one.toolkits) for one in found) == missing
 
@@ -62,9 +60,7 @@ def test_what_cmake_finds_by_a_module_of_the_checkouts_own(root: Path, here: Inc
     assert lost(root, replace(here, installed=frozenset({"easypbr"})), **TABLE["cmake"]) == ()
 
 
-def test_one_walk_for_sixty_headers(
-    root: Path, here: IncludeFolders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_walk_for_all_headers(root: Path, here: IncludeFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run of DPVO took 30 s: the whole checkout was walked through for each header of Eigen."""
     walks: list[Path] = []
     real = os.walk
