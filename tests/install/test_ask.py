@@ -85,9 +85,7 @@ def test_what_a_setup_py_would_do(
     assert all("\n" not in line for line in asked.lines)
 
 
-def test_a_contradiction_stops_the_build(
-    environment: Environment, tmp_path: Path, fresh_wheels: None
-) -> None:
+def test_contradictions_stop_builds(environment: Environment, tmp_path: Path, fresh_wheels: None) -> None:
     gone = "import glob\nprint('not there:', glob.glob('*'))\n"
     source = write_extension(tmp_path / "source", before=gone)
     text = (source / "setup.py").read_text()

@@ -99,9 +99,7 @@ def test_typed_where_there_is_nothing(
 
 
 @pytest.mark.parametrize("clone", [True, False])
-def test_no_source_in_a_project(
-    clone: bool, environment: Environment, tmp_path: Path, splatfix: Splatfix
-) -> None:
+def test_in_some_project(clone: bool, environment: Environment, tmp_path: Path, splatfix: Splatfix) -> None:
     project = write_extension(tmp_path / "project")
     if clone:
         (project / ".git").mkdir()

@@ -132,9 +132,7 @@ def test_imports_of_scripts_are_optional(environment: Environment, needing: Path
 
 
 @pytest.mark.slow
-def test_declared_and_not_imported_is_optional(
-    environment: Environment, tmp_path: Path, offered: Path
-) -> None:
+def test_only_declared_is_optional(environment: Environment, tmp_path: Path, offered: Path) -> None:
     """MASt3R-SLAM pins torchcodec==0.1 for reading videos, and lietorch, which pip would build without torch."""
     declared = 'install_requires=["torchcodec==0.1", "lietorch"], '
     offer(offered, "dacite")

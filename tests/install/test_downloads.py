@@ -91,9 +91,7 @@ def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     assert runner.calls == 3, "it was made twice"
 
 
-def test_the_known_hash_is_held(
-    step: ProvideToolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_known_hash_is_held(step: ProvideToolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the real pip, of a cuda-toolkit 13.0.2 whose bytes are not those of the table."""
     wheel = write_wheel(tmp_path / "index", "cuda-toolkit", "13.0.2", {}, "not the real one")
     monkeypatch.setenv("PIP_NO_INDEX", "1")

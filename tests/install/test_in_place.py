@@ -120,9 +120,7 @@ def test_a_checkout_that_cannot_be_edited_is_refused_before_the_build(
 
 
 @pytest.mark.parametrize(("rule", "moved"), [("cstdint", True), ("type-is-cuda", False)])
-def test_lines_of_an_error_below_an_edit(
-    environment: Environment, tmp_path: Path, rule: str, moved: bool
-) -> None:
+def test_error_lines_below_an_edit(environment: Environment, tmp_path: Path, rule: str, moved: bool) -> None:
     extra = "typedef unsigned uint8_t_; /* x.type().is_cuda() uint8_t */\nint half = ;"
     source = write_extension(tmp_path / "source", extra=extra)
     edit = PlannedEdit(rule, ("probe.c",), "", "test")

@@ -60,9 +60,7 @@ def test_built_installed_and_reverted(bare: Environment, kind: str, tmp_path: Pa
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
 @pytest.mark.parametrize(("maker", "name"), list(zip(MAKERS, NAMES, strict=True)))
-def test_legacy_installs_come_back(
-    bare: Environment, kind: str, tmp_path: Path, maker: str, name: str
-) -> None:
+def test_legacy_installs_return(bare: Environment, kind: str, tmp_path: Path, maker: str, name: str) -> None:
     MAKERS[maker](bare, tmp_path / "checkout", name)
     before = snapshot(bare)
     stem = name.replace("-", "_").replace(".", "_")

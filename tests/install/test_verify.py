@@ -106,9 +106,7 @@ GUARDED: str = data(__file__)["guarded"]
 
 
 @pytest.mark.parametrize("gpus", [(), (Gpu(0, "RTX 5090"),)])
-def test_an_import_that_asks_for_a_gpu(
-    environment: Environment, tmp_path: Path, gpus: tuple[Gpu, ...]
-) -> None:
+def test_imports_that_ask_for_gpus(environment: Environment, tmp_path: Path, gpus: tuple[Gpu, ...]) -> None:
     source = write_extension(tmp_path / "source", module=GUARDED)
     before, known = snapshot(environment), changed(gather(environment.python), gpus=Fact(gpus, "test"))
     plan = make_plan(request_for((str(source),)), known)

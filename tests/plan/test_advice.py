@@ -151,12 +151,7 @@ def test_submodules_that_a_build_needs_are_fetched_first(tmp_path: Path, files: 
 
 def test_what_an_edit_of_the_copy_mends_is_no_problem(tmp_path: Path) -> None:
     """permutohedral_encoding: its C++14 and its own variable were said beside the build that edits and sets both."""
-    before = """
-import os
-archs = os.environ["MY_CUDA_ARCHITECTURES"]
-flags = ["-std=c++14", f"-gencode=arch=compute_{archs},code=sm_{archs}"]
-"""
-    cuda_source(tmp_path, flags="*flags", before=before)
+    cuda_source(tmp_path, flags="*flags", before=data(__file__)["own_variable"])
     codes = ("cxx-standard-forced", "arch-list-ignored")
     clone = run("git", "clone", "https://example.org/scatter", kind="clone")
     build = make_context(machine()).install("./scatter")

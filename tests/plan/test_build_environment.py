@@ -34,9 +34,7 @@ BLANKED = 'os.environ["TORCH_CUDA_ARCH_LIST"] = ""\n'
 
 
 @pytest.mark.parametrize(("flags", "before", "decider", "variables"), TABLES["who_decides"])
-def test_who_decides(
-    tmp_path: Path, flags: str, before: str, decider: str, variables: dict[str, str]
-) -> None:
+def test_deciders(tmp_path: Path, flags: str, before: str, decider: str, variables: dict[str, str]) -> None:
     choice = require(chosen(tmp_path, flags, before))
     assert (choice.decider.value, choice.variables) == (decider, variables)
 

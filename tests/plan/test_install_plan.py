@@ -162,9 +162,7 @@ PIP = {"pip": "25"}
         ("ptx-unavailable", "--dry-run --why --python /env/bin/python --target sm_120", {"toolkits": ()}, {"ptx": True}),
     ],
 )  # fmt: skip
-def test_refused_plans(
-    tmp_path: Path, code: str, words: str, given: dict[str, Any], asked: dict[str, Any]
-) -> None:
+def test_refused(tmp_path: Path, code: str, words: str, given: dict[str, Any], asked: dict[str, Any]) -> None:
     error = refused(code, cuda_source(tmp_path), machine(**given), **asked)
     assert words in " | ".join([error.what, *(step.line() for step in error.todo)])
     assert error.exit_code is (Exit.UNDETERMINED if code == "no-gpu-to-target" else Exit.FAILURE)

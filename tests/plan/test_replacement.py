@@ -98,11 +98,8 @@ def why(folder: Path, module: str = NAME) -> str:
     return next(item.reason for item in replacement_for(read(folder)).native if item.module == module)
 
 
-AFTER = {
-    "scaffold": "    radii = rasterizer.visible_filter(means3D=pc, scales=pc, rotations=pc)",
-    "mcmc": f"    from {NAME} import compute_relocation\n    compute_relocation(pc, pc, pc, pc, 51)",
-    "3dgs_accel": f"    from {NAME} import SparseGaussianAdam\n    SparseGaussianAdam(pc, lr=0.1, eps=1e-15)",
-}
+AFTER: dict[str, str] = data(__file__)["after"]
+"""What more a renderer calls, by the variant that has it."""
 
 
 @pytest.mark.parametrize("fetched", [True, False])

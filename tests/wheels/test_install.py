@@ -188,9 +188,7 @@ def test_strangers_are_asked_only_when_named(tmp_path: Path, monkeypatch: pytest
     assert (error.code, error.exit_code) == ("unknown-index", 2)
 
 
-def test_the_command_line(
-    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splatfix: Splatfix
-) -> None:
+def test_cli(served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splatfix: Splatfix) -> None:
     """A dry run shows what would be done; with ``--no-find`` and ``--offline`` nobody is asked."""
     facts = facts_of(make_environment(tmp_path / "env"), tmp_path)
     monkeypatch.setattr("splatfix.app.install.gather", lambda *_, **__: facts)

@@ -166,9 +166,7 @@ def test_bundled_copies(empty_venv: Path, site_packages: Path) -> None:
     assert {("libc10", "", False), ("libc10", "", True), ("libcudart", "12.6.77", True)} <= copies
 
 
-def test_no_torch_and_a_damaged_one_are_unknown_not_bad(
-    empty_venv: Path, site_packages: Path, tmp_path: Path
-) -> None:
+def test_torch_lost_or_damaged_is_unknown(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     extension(site_packages, [NEW_ABI], torch_in(tmp_path / "elsewhere") / "libc10.so")
     _, linkage = looked_at(empty_venv)
     assert (linkage.error, linkage.torch_missing) == ("torch is not installed", ())
@@ -195,9 +193,7 @@ def test_where_conda_looks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["0.20.1", "0.22.0"])
-def test_a_real_torchvision_of_another_torch(
-    empty_venv: Path, site_packages: Path, tmp_path: Path, version: str
-) -> None:
+def test_published_torchvisions(empty_venv: Path, site_packages: Path, tmp_path: Path, version: str) -> None:
     """The published wheel beside a torch it was not made for: what we name is what the loader stumbles over."""
     torch = pytest.importorskip("torch")
     argv = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]

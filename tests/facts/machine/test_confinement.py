@@ -31,9 +31,7 @@ def test_real_containers(name: str, kind: str, given: dict[str, Any], machine_of
 
 
 def test_outside_of_a_container_nothing_is_asked(machine_of: MachineOf) -> None:
-    mounts = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n23 22 0:20 / /dev/shm rw - tmpfs tmpfs rw\n"
-    files = {"/proc/self/mountinfo": mounts, "/proc/1/cgroup": "0::/init.scope\n"}
-    facts = probe.probe(machine_of(files=files))
+    facts = probe.probe(machine_of(files=TABLE["outside"]))
     assert facts.container is None and facts.confinement.value is None
 
 
@@ -45,15 +43,7 @@ def test_damaged_mounts_are_unknown(text: str, machine_of: MachineOf) -> None:
 
 def test_version_2_of_control_groups_and_other_engines(machine_of: MachineOf) -> None:
     """Not recorded here: file names of cgroup v2 from the kernel's documentation, folders of the kubelet and of Podman."""
-    mounts = "1 0 0:1 / / rw - overlay overlay rw,upperdir=/var/lib/containers/storage/overlay/a/diff\n"
-    files = {
-        "/proc/self/mountinfo": mounts,
-        "/sys/fs/cgroup/cgroup.controllers": "memory pids\n",
-        "/sys/fs/cgroup/pids.max": "2048\n",
-        "/sys/fs/cgroup/memory.max": "max\n",
-    }
-    facts = probe.probe(machine_of(files=files))
+    facts = probe.probe(machine_of(files=TABLE["podman"]))
     assert facts.container == "podman" and facts.confinement.value
     assert (facts.confinement.value.processes, facts.confinement.value.memory) == (2048, None)
-    mounts = "1 0 8:1 /var/lib/kubelet/pods/u/etc-hosts /etc/hosts rw - ext4 /dev/sda1 rw\n"
-    assert confinement.kind_by_mounts(machine_of(files={"/proc/self/mountinfo": mounts})) == "kubernetes"
+    assert confinement.kind_by_mounts(machine_of(files=TABLE["kubelet"])) == "kubernetes"

@@ -56,6 +56,9 @@ def test_without_vulkaninfo_the_drivers_are_named(machine_of: MachineOf) -> None
     found = adapters.probe(machine_of(files={"/usr/share/vulkan/icd.d/nvidia_icd.json": "{}"}))
     assert (found.value, found.found_via) == (None, "Vulkan drivers: nvidia_icd.json")
     assert adapters.probe(machine_of()).value == (), "no driver, no adapter"
+    displays = "    NVIDIA GT 120:\n      Chipset Model: NVIDIA GeForce GT 120\n      Bus: PCIe\n"
+    mac = machine_of("darwin", commands={"system_profiler SPDisplaysDataType": displays})
+    assert adapters.probe(mac).value == (), "it speaks no Metal"
 
 
 def test_probes_run_side_by_side_and_none_holds_up_the_others() -> None:

@@ -28,12 +28,9 @@ def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
 
 def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
     found = source(tmp_path, TABLE["texts"]["own-choice"], "ssim.cu")
-    assert found.reads == ("CUDA_ARCHITECTURES",)
-    assert {"-gencode=arch=compute_", "-arch=sm_%d%d", "-gencode=arch=compute_80,code=sm_80"} <= set(
-        found.nvcc_flags
-    )
-    assert not any("documentation" in text for text in found.nvcc_flags)
-    assert found.files == ("ssim.cu",)
+    assert (found.reads, found.files) == (("CUDA_ARCHITECTURES",), ("ssim.cu",))
+    flags = {"-gencode=arch=compute_", "-arch=sm_%d%d", "-gencode=arch=compute_80,code=sm_80"}
+    assert flags <= set(found.nvcc_flags) and "documentation" not in "".join(found.nvcc_flags)
 
 
 @pytest.mark.parametrize(("code", "reads", "sets"), TABLE["variables"])
@@ -43,15 +40,9 @@ def test_variables(tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict
 
 
 def test_variables_of_files_that_it_imports(tmp_path: Path) -> None:
-    files = {
-        "tools/flags.py": "import os\nfrom more import x\nn = os.getenv('MY_CUDA_ARCHS')\n",
-        "more.py": "import os, flags\nx = os.getenv('FORCE_CUDA', '0') == '1'\n",
-        "unused.py": "import os\nos.getenv('UNUSED')\n",
-        "CMakeLists.txt": "set(archs $ENV{OWN_CUDA_ARCH})\n",
-    }
-    files |= {f"empty{number}/__init__.py": "" for number in range(10)}
-    text = "".join(f"import empty{number}\n" for number in range(10))
-    found = source(tmp_path, f"{text}import torch\nfrom tools.flags import n\nsetup()\n", **files)
+    others = [f"empty{number}" for number in range(10)]
+    text = f"import {', '.join(others)}\nimport torch\nfrom tools.flags import n\nsetup()\n"
+    found = source(put(tmp_path, TABLE["imported"]), text, *(f"{name}/__init__.py" for name in others))
     assert found.reads == ("MY_CUDA_ARCHS", "FORCE_CUDA", "OWN_CUDA_ARCH")
     assert [item.name for item in found.arch_variables] == ["MY_CUDA_ARCHS", "OWN_CUDA_ARCH"]
     assert found.switches.on == {"FORCE_CUDA": "1"}

@@ -39,11 +39,8 @@ def test_what_a_folder_is(folder: Path) -> None:
     assert facts.is_clone(folder) and not facts.is_clone(folder / "pkg")
     assert facts.has_build_file(folder / "submodules/knn") and not facts.has_build_file(folder)
     (folder / "submodules/glm/.git").mkdir(parents=True)
-    assert (
-        facts.is_empty(folder / "submodules/glm")
-        and facts.is_empty(folder / "nowhere")
-        and not facts.is_empty(folder)
-    )
+    assert facts.is_empty(folder / "submodules/glm") and facts.is_empty(folder / "nowhere")
+    assert not facts.is_empty(folder)
     assert [item.name for item in facts.subfolders(folder)] == ["docs", "pkg", "submodules"]
     assert {"train.py", "submodules/knn"} <= set(facts.telling_paths(folder))
 

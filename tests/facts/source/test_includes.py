@@ -40,9 +40,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("files", "missing"), TABLE["lost"])
-def test_missing(
-    root: Path, here: IncludeFolders, files: dict[str, str], missing: tuple[object, ...]
-) -> None:
+def test_lost(root: Path, here: IncludeFolders, files: dict[str, str], missing: tuple[object, ...]) -> None:
     found = lost(root, here, **files)
     assert tuple((one.header, one.file, one.line, one.toolkits) for one in found) == missing
 
@@ -57,21 +55,12 @@ def test_a_library_of_the_system(
 
 def test_what_cmake_finds_by_a_module_of_the_checkouts_own(root: Path, here: IncludeFolders) -> None:
     """permuto_sdf finds EasyPBR in site-packages, after its README has cloned and built it."""
-    files = {
-        "cmake/FindEasyPBR.cmake": "",
-        "cmake/FindOptiX.cmake": "",
-        "README.md": "git clone --recursive https://x.org/me/easy_pbr.git\n",
-        "setup.py": SETUP.replace("CUDAExtension", "CMakeExtension").replace("['a.cu']", "[]"),
-        "CMakeLists.txt": "find_package(OptiX REQUIRED)\nfind_package(EasyPBR REQUIRED)\nadd(a.cu)\n",
-    }
-    (one,) = lost(root, here, **files)
+    (one,) = lost(root, here, **TABLE["cmake"])
     assert (one.header, one.file, one.line, one.toolkits) == ("EasyPBR", "CMakeLists.txt", 2, ())
-    assert lost(root, replace(here, installed=frozenset({"easypbr"})), **files) == ()
+    assert lost(root, replace(here, installed=frozenset({"easypbr"})), **TABLE["cmake"]) == ()
 
 
-def test_one_walk_for_sixty_headers(
-    root: Path, here: IncludeFolders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_walk_for_all_headers(root: Path, here: IncludeFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run of DPVO took 30 s: the whole checkout was walked through for each header of Eigen."""
     walks: list[Path] = []
     real = os.walk

@@ -41,9 +41,7 @@ def test_an_import_that_must_work(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "files", "missing"), TABLE["imports"])
-def test_imports_of_others(
-    tmp_path: Path, text: str, files: dict[str, str], missing: tuple[str, ...]
-) -> None:
+def test_imports(tmp_path: Path, text: str, files: dict[str, str], missing: tuple[str, ...]) -> None:
     assert tuple(imported(put(tmp_path, files), text)) == missing
 
 
