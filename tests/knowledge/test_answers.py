@@ -21,9 +21,9 @@ def row_of_cpp_extension(torch: str) -> tuple[str, bool] | None:
     return row and (row.release, row.same_minor)
 
 
-def best_build_for(gpu: str, options: dict[str, Any]) -> tuple[str, str, str] | None:
+def best_builds_for(gpu: str, options: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
     ranked = torch_releases.builds_for_arch(A(gpu), **options)
-    return (ranked[0].build.release, ranked[0].build.tag, ranked[0].runs) if ranked else None
+    return tuple((item.build.release, item.build.tag, item.runs) for item in ranked[:1])
 
 
 QUESTIONS: dict[str, Callable[..., Any]] = {
@@ -54,7 +54,7 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "runs": lambda torch, tag, gpu: torch_releases.build_runs_on(torch_releases.build(torch, tag), A(gpu)),
     "CUDA of build": lambda *asked: (found := torch_releases.build(*asked)) and found.cuda,
     "release": lambda torch: (found := torch_releases.release(torch)) and found.release,
-    "best build for": best_build_for,
+    "best builds for": best_builds_for,
     "tags for": lambda gpu, how: tuple(
         item.build.tag for item in torch_releases.builds_for_arch(A(gpu), **how)
     ),

@@ -94,8 +94,9 @@ def test_projection(given: str) -> None:
     covariances, colors = rand(COUNT, 6), rand(COUNT, 3)
     radii, sums = torch.ones(COUNT, dtype=torch.int32), rand(COUNT, 14)
     by_scales = given == "scales"
-    shape = [scales, rotations, None] if by_scales else [None, None, covariances]
-    color = [shs, None] if by_scales else [None, colors]
+    shape, color, own = [None, None, covariances], [None, colors], [new(COUNT, 6), new(COUNT, 3)]
+    if by_scales:
+        shape, color, own = [scales, rotations, None], [shs, None], [new(COUNT, 3), new(COUNT, 4)]
 
     def forward(at: Launch) -> Sequence[Tensor]:
         made = [new(COUNT, 8), new(COUNT, 6), new(COUNT), whole(COUNT), whole(COUNT)]
@@ -105,12 +106,13 @@ def test_projection(given: str) -> None:
 
     def backward(at: Launch) -> Sequence[Tensor]:
         made = [new(COUNT, 3), new(COUNT, 4), new(COUNT)]
-        own = [new(COUNT, 3), new(COUNT, 4)] if by_scales else [new(COUNT, 6), new(COUNT, 3)]
-        outputs = [*made, *own, None, None] if by_scales else [*made, None, None, *own]
+        made += [torch.zeros_like(item) for item in own]
+        nothing = [None, None]
+        outputs = [*made, *nothing] if by_scales else [*made[:3], *nothing, *made[3:]]
         rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, *FRAME.projection(), 3, 0, 4]
         inputs = [*map(at.place, [means, opacities, *shape]), *rest]
         at.rows("project_backward", 128, [*inputs, *map(at.place, outputs)])
-        return [*made, *own]
+        return made
 
     def harmonics(at: Launch) -> Sequence[Tensor]:
         made = [new(COUNT, 3), new(COUNT, 16, 3)]
@@ -131,8 +133,9 @@ def test_projection_of_surfels(given: str) -> None:
     transforms = 2 * rand(COUNT, 9) - 1 + torch.tensor([9, 0, 90, 0, 9, 90, 0, 0, 3.0])
     radii, sums = torch.ones(COUNT, dtype=torch.int32), rand(COUNT, 22)
     by_scales = given == "scales"
-    shape = [scales, rotations, None] if by_scales else [None, None, transforms]
-    color = [shs, None] if by_scales else [None, colors]
+    shape, color, own = [None, None, transforms], [None, colors], [new(COUNT, 9), new(COUNT, 3)]
+    if by_scales:
+        shape, color, own = [scales, rotations, None], [shs, None], [new(COUNT, 2), new(COUNT, 4)]
 
     def forward(at: Launch) -> Sequence[Tensor]:
         made = [new(COUNT, 16), new(COUNT, 6), new(COUNT), whole(COUNT), whole(COUNT, 4), whole(COUNT)]
@@ -142,12 +145,13 @@ def test_projection_of_surfels(given: str) -> None:
 
     def backward(at: Launch) -> Sequence[Tensor]:
         by_means, made = new(COUNT, 3), [new(COUNT, 2), new(COUNT)]
-        own = [new(COUNT, 2), new(COUNT, 4)] if by_scales else [new(COUNT, 9), new(COUNT, 3)]
-        outputs = [*made, *own, None, None] if by_scales else [*made, None, None, *own]
+        made += [torch.zeros_like(item) for item in own]
+        nothing = [None, None]
+        outputs = [*made, *nothing] if by_scales else [*made[:2], *nothing, *made[2:]]
         rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, 70, 50, 1.0, 3, 2]
         inputs = [*map(at.place, [means, *shape]), *rest]
         at.rows("project_surfels_backward", 128, [*inputs, *map(at.place, [by_means, *outputs])])
-        return [*[by_means] * by_scales, *made, *own]
+        return [*[by_means] * by_scales, *made]
 
     index = "((long long)i * bands + k) * 3" if by_scales else "(long long)i * 9"
     hold(forward, "surfels.cu", index)
