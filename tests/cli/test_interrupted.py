@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,12 @@ def test_who_does_not_go_ahead_is_told_that_nothing_changed(
     try:
         while b"Go ahead?" not in shown:
             shown += os.read(ours, 4096)
-        os.write(ours, typed)
+        # typed while readline sets up, Ctrl-C waits there for the next key
+        for _ in range(120):
+            os.write(ours, typed)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.5)
+                break
         assert process.wait(timeout=60) == code
         while told.encode() not in shown:
             shown += os.read(ours, 4096)
