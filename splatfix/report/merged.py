@@ -1,9 +1,10 @@
-"""Merged certificates: for the terminal, as Markdown and as rows; their page is in :mod:`splatfix.report.html`."""
+"""Merged certificates in their forms: for the terminal, as Markdown, as one page, and as rows."""
 
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -12,19 +13,26 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, prose, section, show_todo
 from splatfix.report.forms import writes
+from splatfix.report.html.page import page
 from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.merging import Cell, Group, MergeDocument, natural
 from splatfix.report.templates import fill_in
 from splatfix.report.view import VERDICTS
 
-_MOST = 20
-"""Groups and files on a terminal, which is read from top to bottom; the JSON document has all."""
 _COLUMNS = ("file", "sha256", "verdict", "issued", "gpu", "driver", "torch", "stack", "suite", "problem")
 
 
-def title(document: MergeDocument) -> str:
-    """Return ``160 certificates``."""
-    return counted(sum(document.verdicts.values()), "certificate")
+def _parts(document: MergeDocument) -> Mapping[str, Any]:
+    """Return what the page and the Markdown show."""
+    return {
+        "document": document,
+        "title": counted(sum(document.verdicts.values()), "certificate"),
+        "badges": badges(document),
+        "tables": tables(document),
+        "rows_of": rows_of,
+        "not_read": not_read(document),
+        "verdicts": VERDICTS,
+    }
 
 
 def badges(document: MergeDocument) -> Sequence[Badge]:
@@ -41,11 +49,12 @@ def badges(document: MergeDocument) -> Sequence[Badge]:
     return found
 
 
-def tables(document: MergeDocument) -> Iterator[tuple[str, Table]]:
-    """Yield the name of each stack, and its cells: GPU, driver, and for each torch its cell, None where there is none."""
+def tables(document: MergeDocument) -> Mapping[str, Table]:
+    """Return each stack's cells by its name: GPU, driver, and for each torch its cell, None where there is none."""
     stacks: dict[str, list[Cell]] = {}
     for cell in document.cells:
-        stacks.setdefault(cell.stack, []).append(cell)
+        stacks.setdefault(cell.stack or "stack not recorded", []).append(cell)
+    made = {}
     for stack, cells in stacks.items():
         # 2.9 before 2.13, as people read versions
         torches = sorted({cell.torch for cell in cells}, key=natural)
@@ -54,21 +63,8 @@ def tables(document: MergeDocument) -> Iterator[tuple[str, Table]]:
         for gpu, driver in dict.fromkeys((cell.gpu, cell.driver) for cell in cells):
             rows.append((gpu, driver, *(by_place.get((gpu, driver, torch)) for torch in torches)))
         named = (torch or "torch not recorded" for torch in torches)
-        yield stack or "stack not recorded", Table(("GPU", "driver", *named), rows)
-
-
-def badge_of(group: Group) -> Badge:
-    """Return the verdict of a group: undetermined only where all of them are."""
-    if all(entry.verdict is Verdict.UNDETERMINED for entry in group.certificates):
-        return VERDICTS[Verdict.UNDETERMINED]
-    return VERDICTS[Verdict.NOT_CERTIFIED]
-
-
-def cause(group: Group) -> str:
-    """Return the first cause that differs, in words that claim no more."""
-    if group.part:
-        return f"first differs from certified ones: {group.label} {group.value}"
-    return "differs from no certified one in what was recorded before"
+        made[stack] = Table(("GPU", "driver", *named), rows)
+    return made
 
 
 def rows_of(group: Group) -> list[tuple[str, str]]:
@@ -77,64 +73,52 @@ def rows_of(group: Group) -> list[tuple[str, str]]:
         ("what it means", group.means),
         ("measured", group.measured),
         ("failed too", ", ".join(group.also)),
-        ("certified with", few([value for value in group.certified_with if value])),
-        ("all of them", "; ".join(group.in_common)),
+        ("in common", "; ".join(group.in_common)),
         ("fix", f"{group.fix.title} (advised by {group.advised} of {len(group.certificates)})"),
     )
     return [(name, value) for name, value in rows if value]
 
 
-def not_read(document: MergeDocument) -> list[tuple[str, list[tuple[str, str]]]]:
+def not_read(document: MergeDocument) -> Mapping[str, Sequence[tuple[str, str]]]:
     """Return what gave no certificate, by name with the reason, below a title."""
-    titles: dict[str, list[tuple[str, str]]] = {}
-    for lane in document.refused:
-        titles.setdefault("Lanes without a certificate", []).append((lane.lane, lane.error.what))
-    for file in document.unreadable:
-        titles.setdefault("Not read", []).append((file.path, file.reason))
-    return list(titles.items())
+    titles = {
+        "Lanes without a certificate": [(lane.lane, lane.error.what) for lane in document.refused],
+        "Not read": [(file.path, file.reason) for file in document.unreadable],
+    }
+    return {title: rows for title, rows in titles.items() if rows}
 
 
 @writes(MergeDocument)
 def show(console: Console, document: MergeDocument) -> None:
     """Print how many there are of each verdict, the groups with their fix, and what could not be read."""
     verdicts = ", ".join(badge.text for badge in badges(document)) or "none"
-    prose(console, "", f"[bold]{title(document)}[/]: {verdicts}", hang=2)
-    for page in document.files[:1]:
-        prose(console, "  Matrix: ", escape(page))
-    for group in document.groups[:_MOST]:
+    prose(console, "", f"[bold]{_parts(document)['title']}[/]: {verdicts}", hang=2)
+    for written in document.files[:1]:
+        prose(console, "  Matrix: ", escape(written))
+    for group in document.groups:
         console.print()
-        number = counted(len(group.certificates), "certificate")
-        problem = f"[bold]{escape(f'{group.kind} {group.code}')}[/] in {number}"
-        marked(console, badge_of(group).mark, f"{problem}: {escape(cause(group))}", indent=0)
-        for name, value in rows_of(group):
-            if name not in ("what it means", "measured", "failed too"):
-                prose(console, f"    {name}: ", escape(value))
-        show_todo(console, group.fix.steps, indent=4)
+        problem = f"[bold]{escape(f'{group.kind} {group.code}')}[/] in {len(group.certificates)}"
         names = few([entry.name for entry in group.certificates], 3)
-        prose(console, "    ", f"[dim]{escape(names)}[/]")
-    if document.groups[_MOST:]:
-        console.print(f"\nMore groups in the page: {len(document.groups[_MOST:])}")
-    for name, rows in not_read(document):
+        marked(console, VERDICTS[group.certificates[0].verdict].mark, f"{problem}: {escape(names)}", indent=0)
+        for name, value in rows_of(group):
+            prose(console, f"    {name}: ", escape(value))
+        show_todo(console, group.fix.steps, indent=4)
+    for name, rows in not_read(document).items():
         section(console, f"{name} ({len(rows)})")
-        for subject, reason in rows[:_MOST]:
+        for subject, reason in rows[:20]:  # the page has all
             marked(console, Mark.UNSURE, f"{escape(subject)}: {escape(reason)}")
 
 
 @writes(MergeDocument, "markdown")
 def markdown(document: MergeDocument) -> str:
     """Return the same as Markdown, with the tables; links are relative to the folder of the merged report."""
-    return fill_in(
-        "certificates.md",
-        document=document,
-        title=title(document),
-        badges=badges(document),
-        tables=tables(document),
-        cause=cause,
-        rows_of=rows_of,
-        not_read=not_read(document),
-        verdicts=VERDICTS,
-        most_links=5,
-    )
+    return fill_in("certificates.md", most_links=5, **_parts(document))
+
+
+@writes(MergeDocument, "html")
+def merged_page(document: MergeDocument) -> str:
+    """Return the same as one HTML file; the data lies beside it."""
+    return page("certificates.html", most_links=20, data="certificates.json", **_parts(document))
 
 
 @writes(MergeDocument, "csv")
@@ -146,7 +130,7 @@ def comma_separated(document: MergeDocument) -> str:
         for entry in cell.certificates:
             begins = (entry.file, entry.sha256, entry.verdict.value, entry.issued)
             rows.append((*begins, cell.gpu, cell.driver, cell.torch, cell.stack, entry.suite, entry.problem))
-    for _, missing in not_read(document):
+    for missing in not_read(document).values():
         rows += [(name, *("" for _ in _COLUMNS[2:]), reason) for name, reason in missing]
     text = io.StringIO()
     writer = csv.writer(text)

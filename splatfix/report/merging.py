@@ -1,23 +1,17 @@
-"""Many certificates as one matrix (GPU, driver, torch, stack), and their failures grouped by cause."""
+"""Many certificates as one matrix (GPU, driver, torch, stack), and their failures grouped by what failed first."""
 
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from smoke_trainer.record import Implementation, TrainingRecord
 from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import Unread
 from splatfix.core.step import Step, run
 from splatfix.model.option import Options
-from splatfix.report.view import SUCCESS, Problem, number, problems_of, resolution
-from splatfix.report.wording import PARTS
-
-MOST_VALUES = 5
-"""Values of certified certificates that a group names."""
+from splatfix.report.view import SUCCESS, VERDICTS, Problem, problems_of
 
 
 class Listed(Struct, frozen=True):
@@ -49,7 +43,7 @@ class Listed(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """All certificates of one GPU, driver, torch and stack, the newest first."""
+    """All certificates of one GPU, driver, torch and stack, those that failed first, the newest before older ones."""
 
     gpu: str
     """Its name; ``CPU`` for runs on the CPU."""
@@ -72,7 +66,7 @@ class Fix(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Certificates that are not of success, for one first problem and one first cause that differs."""
+    """Certificates that are not of success, for one first problem."""
 
     kind: str
     code: str
@@ -83,13 +77,6 @@ class Group(Struct, frozen=True, kw_only=True):
     """What one of them measured."""
     also: tuple[str, ...]
     """What else failed in them."""
-    part: str
-    """The first part, in the order of :data:`splatfix.report.wording.PARTS`, in which they differ from every certified
-    certificate that is equal in the parts before it; "" where there is none."""
-    label: str
-    value: str
-    certified_with: tuple[str, ...]
-    """Values of that part in those certified ones."""
     in_common: tuple[str, ...]
     """What two or more of them all have, and not every certified certificate: ``driver 535.183.01``."""
     fix: Fix
@@ -107,7 +94,7 @@ class RefusedLane(Struct, frozen=True):
 
 
 class MergeDocument(Struct, frozen=True, kw_only=True):
-    """The matrix of many certificates, and their failures by cause."""
+    """The matrix of many certificates, and their failures by what failed first."""
 
     verdicts: Mapping[str, int]
     cells: tuple[Cell, ...]
@@ -125,8 +112,7 @@ class Summary(Struct, frozen=True):
     entry: Listed
     cell: tuple[str, str, str, str]
     """GPU, driver, torch and stack."""
-    parts: tuple[str, ...]
-    """In the order of PARTS; "" for what was not recorded."""
+    environment: Mapping[str, str]
     first: Problem | None
     """None for one of success."""
     others: tuple[str, ...]
@@ -144,9 +130,8 @@ def summary_of(
         unknown = Problem("run", "run", Criterion("no-reason-recorded", Outcome.UNDETERMINED, "", ""))
         first, *others = list(problems_of(certificate)) or [unknown]
         fix, problem = _fix_of(options, first), f"{first.kind} {first.criterion.code}"
-        codes = dict.fromkeys(
-            item.criterion.code for item in others if item.criterion.code != first.criterion.code
-        )
+        codes = dict.fromkeys(item.criterion.code for item in others)
+        codes.pop(first.criterion.code, None)
     entry = Listed(
         file,
         link,
@@ -157,77 +142,16 @@ def summary_of(
         problem,
         sha256,
     )
-    parts = parts_of(certificate)
-    asked_and_ran = (certificate.renderer, certificate.environment.get("renderer"))
-    gpu, driver = parts.get("processor", ""), parts.get("driver", "")
+    environment = certificate.environment
+    # certify writes the device behind the name, because a machine may have several GPUs of one name
+    gpu = environment.get("GPU", "").removesuffix(f" ({certificate.device})")
+    driver = environment.get("driver", "")
     if certificate.device == "cpu":
         gpu, driver = "CPU", "not used"
-    stack = ": ".join(filter(None, asked_and_ran))
-    return Summary(
-        entry,
-        (gpu, driver, certificate.environment.get("torch", ""), stack),
-        tuple(parts.get(part, "") for part in PARTS),
-        first,
-        tuple(codes),
-        fix,
-    )
-
-
-def parts_of(certificate: Certificate) -> dict[str, str]:
-    """Return those of :data:`splatfix.report.wording.PARTS` that it recorded."""
-    environment, argv = certificate.environment, certificate.repeat.argv
-    version, _, commit = environment.get("splatfix", "").partition(" (commit ")
-    limits = (environment.get("GPU clocks"), environment.get("GPU power limit"))
-    parts = {
-        "device": certificate.device,
-        "gpu-limits": ", ".join(filter(None, limits)),
-        "system": environment.get("system", ""),
-        "python": environment.get("python", ""),
-        "torch": environment.get("torch", ""),
-        "asked-renderer": certificate.renderer,
-        "splatfix": version,
-        "commit": commit.strip(" ()"),
-        "run-level": number(certificate.level, "{}", absent=""),
-        "suite": certificate.suite,
-        "card": environment.get("GPU id", ""),
-        "processor": environment.get("CPU", ""),
-    }
-    if certificate.device != "cpu":
-        # certify writes the device behind the name, because a machine may have several GPUs of one name
-        gpu = environment.get("GPU", "").removesuffix(f" ({certificate.device})")
-        parts |= {"host": parts["processor"], "processor": gpu, "driver": environment.get("driver", "")}
-    if certificate.sources:
-        # one digest for all: which files differ is only asked where the digests do
-        content = repr(sorted(certificate.sources.items())).encode("utf-8", "surrogatepass")
-        parts["sources"] = f"sha256:{hashlib.sha256(content).hexdigest()[:16]}"
-    if not certificate.scenes and "--seed" in argv[:-1]:  # it ended before the trainer told its settings
-        parts["seed"] = argv[argv.index("--seed") + 1]
-    # what a trainer told of itself, from inside the run, outweighs what was asked for
-    runs = {item.scene: _parts_of_run(item.record) for item in certificate.scenes}
-    for part in dict.fromkeys(part for told in runs.values() for part in told):
-        values = {name: told[part] for name, told in sorted(runs.items()) if told.get(part)}
-        parts[part] = "; ".join(f"{name}: {value}" for name, value in values.items())
-        if len(set(values.values())) == 1:  # all runs have it in common
-            parts[part] = next(iter(values.values()))
-    return {name: value for name, value in parts.items() if value}
-
-
-def _parts_of_run(record: TrainingRecord) -> dict[str, str]:
-    parts = {
-        "torch-cuda": record.versions.get("cuda") or "",
-        "iterations": number(record.config.iterations, "{}", absent=""),
-        "resolution": resolution(record),
-        "strategy": record.config.strategy or "",
-        # a stack's own trainer tells that there was one, and not its number
-        "seed": re.sub(r"\D", "", number(record.config.seed, "{}", absent="")),
-        "scenes": (record.scene_sha256 or "")[:16],
-    }
-    for part in ("renderer", "ssim", "knn", "optimizer"):  # what an extension may replace
-        item = record.implementations.get(part, Implementation())
-        parts[part] = " ".join(filter(None, (item.name, item.version, item.engine)))
-        if item.sha256:
-            parts[part] += f", {item.file or ''} sha256:{item.sha256[:16]}"
-    return parts
+    stack = ": ".join(filter(None, (certificate.renderer, environment.get("renderer"))))
+    cell = (gpu, driver, environment.get("torch", ""), stack)
+    asked = {"renderer asked for": certificate.renderer, "suite": certificate.suite}
+    return Summary(entry, cell, {**environment, **asked, "GPU": gpu}, first, tuple(codes), fix)
 
 
 def _fix_of(options: Options | None, first: Problem) -> Fix | None:
@@ -253,82 +177,52 @@ def merge(summaries: Sequence[Summary]) -> MergeDocument:
     """Return the matrix and the groups of all certificates."""
     counts = Counter(item.entry.verdict for item in summaries)
     cells: dict[tuple[str, str, str, str], list[Listed]] = {}
+    groups: dict[tuple[str, str], list[Summary]] = {}
     for item in summaries:
         cells.setdefault(item.cell, []).append(item.entry)
+        if item.first:
+            groups.setdefault((item.first.kind, item.first.criterion.code), []).append(item)
     # the stack first, which is the last part of a cell
     ordered = sorted(cells, key=lambda cell: [*map(natural, (cell[-1], *cell[:-1]))])
-    groups = sorted(_groups(summaries), key=lambda group: (-len(group.certificates), group.kind, group.code))
+    # what trained nothing shows nothing about a training that failed
+    trained = [item for item in summaries if item.entry.verdict in SUCCESS and not item.entry.remark]
     return MergeDocument(
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
-        cells=tuple(Cell(*cell, _newest(cells[cell])) for cell in ordered),
-        groups=tuple(groups),
+        cells=tuple(Cell(*cell, _failed_first(cells[cell])) for cell in ordered),
+        groups=tuple(
+            _group(*problem, items, trained)
+            for problem, items in sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+        ),
     )
 
 
-def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
-    return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
+def _group(kind: str, code: str, items: Sequence[Summary], certified: Sequence[Summary]) -> Group:
+    others = Counter(name for item in items for name in item.others)
+    advice = Counter(item.fix for item in items if item.fix is not None)
+    # one fix for all: what most of them advise
+    unadvised = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),))
+    fix, advised = next(iter(advice.most_common(1)), (unadvised, 0))
+    first, *_ = (item.first.criterion for item in items if item.first)
+    in_common = []
+    for name, value in items[0].environment.items():
+        all_have_it = all(item.environment.get(name) == value for item in items)
+        others_certified = any(item.environment.get(name, value) != value for item in certified)
+        if len(items) > 1 and value and all_have_it and others_certified:
+            in_common.append(f"{name} {value}")
+    return Group(
+        kind=kind,
+        code=code,
+        means=first.why,
+        measured=first.measured,
+        also=tuple(name for name, _ in others.most_common()),
+        in_common=tuple(in_common),
+        fix=fix,
+        advised=advised,
+        certificates=_failed_first(item.entry for item in items),
+    )
 
 
-def _groups(summaries: Sequence[Summary]) -> Iterator[Group]:
-    """Yield the groups: the same criterion fails for many reasons, so that a group shares the problem and the first cause that
-    differs."""
-    succeeded = [item for item in summaries if item.entry.verdict in SUCCESS]
-    # A diagnosis that passed shows nothing about a training that failed. Each once, in the order they came: the same
-    # certificates give the same report.
-    every = list(dict.fromkeys(item.parts for item in succeeded))
-    trained = list(dict.fromkeys(item.parts for item in succeeded if not item.entry.remark))
-    groups: dict[tuple[str, str, str, str], list[Summary]] = {}
-    peers: dict[tuple[str, str, str, str], Counter[str]] = {}
-    for item in summaries:
-        if item.first:
-            part, value, values = _first_difference(item.parts, every if item.entry.remark else trained)
-            key = (item.first.kind, item.first.criterion.code, part, value)
-            groups.setdefault(key, []).append(item)
-            peers.setdefault(key, Counter()).update(values)
-    for key, items in groups.items():
-        (kind, code, part, value), values = key, peers[key]
-        others = Counter(name for item in items for name in item.others)
-        advice = Counter(item.fix for item in items if item.fix is not None)
-        # one fix for all: what most of them advise
-        unadvised = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),))
-        fix, advised = next(iter(advice.most_common(1)), (unadvised, 0))
-        first, *_ = (item.first.criterion for item in items if item.first)
-        certified = every if all(item.entry.remark for item in items) else trained
-        yield Group(
-            kind=kind,
-            code=code,
-            means=first.why,
-            measured=first.measured,
-            also=tuple(sorted(others, key=others.__getitem__, reverse=True)),
-            part=part,
-            label=PARTS.get(part, ""),
-            value=value,
-            certified_with=tuple(sorted(values, key=values.__getitem__, reverse=True)[:MOST_VALUES]),
-            in_common=tuple(_in_common(items, certified)),
-            fix=fix,
-            advised=advised,
-            certificates=_newest(item.entry for item in items),
-        )
-
-
-def _first_difference(
-    parts: tuple[str, ...], certified: Sequence[tuple[str, ...]]
-) -> tuple[str, str, Iterable[str]]:
-    """Return the first part in which this differs from every certified one that is equal before it, its value, and those that
-    they have there; "" where there is none. What one of the two did not record does not differ."""
-    for at, (part, value) in enumerate(zip(PARTS, parts, strict=True)):
-        alike = [peer for peer in certified if not value or peer[at] in (value, "")]
-        if certified and not alike:
-            return part, value, list(dict.fromkeys(peer[at] for peer in certified))
-        certified = alike
-    return "", "", ()
-
-
-def _in_common(items: Sequence[Summary], certified: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the parts in which two or more of these agree, and in which a certified certificate has another value."""
-    for at, label in enumerate(PARTS.values()):
-        values = {item.parts[at] for item in items}
-        (value, *others) = values
-        theirs = {peer[at] for peer in certified} - {"", value}
-        if len(items) > 1 and value and not others and theirs:
-            yield f"{label} {value}"
+def _failed_first(entries: Iterable[Listed]) -> tuple[Listed, ...]:
+    """Return them as people look for them: what failed, and the newest of it, comes first."""
+    newest = sorted(entries, key=lambda item: item.issued, reverse=True)
+    return tuple(sorted(newest, key=lambda item: list(VERDICTS).index(item.verdict)))

@@ -17,8 +17,6 @@ RESULTS: tuple[str, ...] = tuple(_TEXTS["results"])
 """The columns of a scene's results; the scene and its result come before."""
 RESULTS_LEGEND: str = _TEXTS["results_legend"]
 SHORT_RUN: str = _TEXTS["short_run"]
-PARTS: dict[str, str] = _TEXTS["parts"]
-"""What a result may depend on, in the order of causation."""
 GLOSSARY: tuple[tuple[str, str], ...] = tuple(_TEXTS["glossary"].items())
 
 
