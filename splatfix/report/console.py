@@ -184,13 +184,13 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
         prose(console, hang, f"[dim]{name}: {BLANKS[name]}[/]")
 
 
-def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns of plain text; names in the first stay whole."""
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         drawn.add_column(Text(visible(heading)), no_wrap=not drawn.columns)
     for row in rows:
-        drawn.add_row(*(Text(visible(cell)) for cell in row))
+        drawn.add_row(*(Text(visible(str(cell))) for cell in row))
     console.print(drawn)
 
 

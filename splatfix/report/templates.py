@@ -18,7 +18,7 @@ from markupsafe import Markup
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.report.console import shorten_home
-from splatfix.report.marks import Badge
+from splatfix.report.marks import Badge, Bar
 
 
 def _markup(text: str) -> Markup:
@@ -34,6 +34,8 @@ def html_text(value: object) -> Markup:
     if isinstance(value, Badge):
         sign = f'<span aria-hidden="true">{value.mark.sign}</span>'
         return _markup(f'<span class="badge {value.mark.css}">{sign} {html_text(value.text)}</span>')
+    if isinstance(value, Bar):
+        return _markup(f'<meter value="{value.share:.3f}" aria-label="share"></meter>')
     return _markup(html.escape(visible(shorten_home(str(value)), keep="\n")))
 
 

@@ -3,6 +3,7 @@ by a screen reader."""
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,11 @@ from typing import Any
 from markupsafe import Markup
 
 import splatfix
+from splatfix.report.marks import Table
 from splatfix.report.templates import fill_in
+
+Part = Table | Sequence[tuple[str, str]]
+"""A section of a plain page: a table, or names with their values."""
 
 
 def page(template: str, **values: Any) -> str:
