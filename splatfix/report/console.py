@@ -14,13 +14,13 @@ from rich import markup
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import BLANKS, Command, Step
 from splatfix.core.visible import visible
-from splatfix.report.marks import Mark
+from splatfix.report.marks import ABSENT, Badge, Mark, Table
 
 _LEAST = 24
 """Columns that a hanging indent must leave to the text: narrower ones are harder to read than a line of their own."""
@@ -186,12 +186,27 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
 
 def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns of plain text; names in the first stay whole."""
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    drawn = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         drawn.add_column(Text(visible(heading)), no_wrap=not drawn.columns)
     for row in rows:
         drawn.add_row(*(Text(visible(str(cell))) for cell in row))
     console.print(drawn)
+
+
+def show_rows(console: Console, shown: Table, *, indent: int = 2) -> None:
+    """Print a table that is wider than a terminal: a line for each row, its cells behind their headers, then its note."""
+    for name, *cells in shown.rows:
+        mark, parts = Mark.NONE, []
+        for header, cell in zip(shown.headers[1:], cells, strict=True):
+            if isinstance(cell, Badge):
+                mark = cell.mark
+                parts.insert(0, cell.text)
+            elif cell != ABSENT:
+                parts.append(f"{header} {cell}")
+        marked(console, mark, f"{escape(name)}: {escape('; '.join(parts))}", indent=indent)
+    if shown.note:
+        prose(console, " " * indent, f"[dim]{escape(shown.note)}[/]")
 
 
 def _lines(text: Text, width: int, used: int) -> list[Text]:

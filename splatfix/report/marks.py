@@ -57,4 +57,10 @@ class Table(Struct, frozen=True):
     """Rows of as many cells as there are headers; of plain texts, badges and bars, which each form escapes."""
 
     headers: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[Any]] = ()
+    note: str = ""
+    """What is to be known of them."""
+
+
+Part = Table | Sequence[tuple[str, str]]
+"""Below a title: a table, or names with their values."""

@@ -13,10 +13,9 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, prose, section, show_todo
 from splatfix.report.forms import writes
-from splatfix.report.html.page import page
 from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.merging import Cell, Group, MergeDocument, natural
-from splatfix.report.templates import fill_in
+from splatfix.report.templates import fill_in, page
 from splatfix.report.view import VERDICTS
 
 _COLUMNS = ("file", "sha256", "verdict", "issued", "gpu", "driver", "torch", "stack", "suite", "problem")

@@ -14,8 +14,8 @@ from splatfix.model import Status
 from splatfix.report.console import escape, marked, prose, section, table
 from splatfix.report.diagnosis import MARKS, finding_json, show_finding
 from splatfix.report.forms import writes
-from splatfix.report.html.page import page
 from splatfix.report.marks import Badge, Mark, Table, mark_of
+from splatfix.report.templates import page
 
 
 class Sample(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ so that no name of a stranger's is markup anywhere, no page that is passed on te
 for it.
 """
 
+import base64
+import hashlib
 import html
 import re
 from functools import cache
@@ -15,6 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from splatfix import __version__
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.report.console import shorten_home
@@ -80,3 +83,14 @@ def fill_in(template: str, **values: Any) -> str:
     """Return the template's text, without empty lines at its end; what it is escaped for, the ending of its name says."""
     text = _environment(Path(template).suffix).get_template(template).render(values)
     return text.rstrip("\n") + "\n"
+
+
+def page(template: str, **values: Any) -> str:
+    """Return a template filled in as one HTML file, which needs no network and no library, and is readable on a phone, on paper and
+    by a screen reader."""
+    style, script = (
+        _markup(Path(__file__).with_name("html").joinpath(name).read_text("utf-8"))
+        for name in ("style.css", "viewer.js")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return fill_in(template, version=__version__, style=style, script=script, script_digest=digest, **values)

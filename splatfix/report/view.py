@@ -12,18 +12,16 @@ from smoke_trainer.record import Config, HostPeaks, TrainingRecord
 from splatfix.certify.model import (
     Certificate,
     Criterion,
-    KernelCheck,
     Outcome,
     SceneRun,
     Verdict,
     first_causes,
     vagueness,
 )
-from splatfix.core.proof import Rung
 from splatfix.core.words import few
-from splatfix.report.comparison import Baseline, baseline_of
+from splatfix.report import comparison
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.wording import LEVEL_MEANS, LEVEL_MEANS_ON_THE_CPU, RESULTS, RESULTS_LEGEND, SHORT_RUN
+from splatfix.report.wording import KERNELS, RESULTS, RESULTS_LEGEND, SHORT_RUN
 
 OUTCOMES = {
     Outcome.FAILED: Badge(Mark.BAD, "failed"),
@@ -48,7 +46,7 @@ _PASSED = {
     False: Badge(Mark.BAD, "failed"),
     None: Badge(Mark.UNSURE, "undetermined"),
 }
-_REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
+REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
 SPREAD = {"PSNR": 0.045, "SSIM": 0.021}
 """How far runs of the quick suite with one seed lay apart, relative: tests/records/seed_spread.json."""
 
@@ -126,27 +124,14 @@ def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
 
 
 def scope(certificate: Certificate) -> str:
-    """Return what was run, and where: ``Run level 4, suite data, renderer torch, device cpu.``"""
+    """Return what was run, and where: ``With run level 4, suite data, renderer torch, device cpu.``"""
     parts = {
         "run level": certificate.level,
         "suite": certificate.suite,
         "renderer": certificate.renderer,
         "device": certificate.device,
     }
-    text = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def levels(certificate: Certificate) -> Sequence[tuple[Rung, Badge, str]]:
-    """Return the levels of proof, lowest first: each with its result, and what it is for a reader who never saw one."""
-    means = dict(LEVEL_MEANS)
-    # without a GPU there is no driver and no toolkit that could fit or not
-    if certificate.device == "cpu":
-        means |= LEVEL_MEANS_ON_THE_CPU
-    return [
-        (rung, Badge(_REACHED[rung.reached], rung.words), means[rung.name.value])
-        for rung in certificate.proof
-    ]
+    return f"With {', '.join(f'{name} {value}' for name, value in parts.items() if value)}."
 
 
 def skipped(certificate: Certificate) -> dict[str, list[str]]:
@@ -155,12 +140,6 @@ def skipped(certificate: Certificate) -> dict[str, list[str]]:
     for item in certificate.skipped:
         scenes.setdefault(item.reason, []).append(item.scene)
     return scenes
-
-
-def baseline(certificate: Certificate) -> Baseline | None:
-    """Return each scene beside the baseline's, where there was one."""
-    comparison = certificate.comparison
-    return baseline_of(comparison) if comparison and comparison.scenes else None
 
 
 def scene_badge(run: SceneRun) -> Badge:
@@ -176,57 +155,74 @@ def count_met(criteria: Iterable[Criterion]) -> str:
     return f"{outcomes.count(Outcome.MET)} of {len(outcomes)}"
 
 
-def errors_of(check: KernelCheck) -> tuple[str, str]:
-    """Return a kernel's error of its value and of its gradient, relative, each with the one that is allowed; – for what was not
-    compared."""
-    value, gradient = ABSENT, ABSENT
-    # 0 stands for a kernel without a reference: its value was not compared
-    if check.value_allowed:
-        value = f"{number(check.value_error, '{:.1e}')} (allowed {check.value_allowed:.0e})"
-    if check.gradient_allowed:
-        gradient = f"{number(check.gradient_error, '{:.1e}')} (allowed {check.gradient_allowed:.0e})"
-    return value, gradient
+def tables(certificate: Certificate) -> dict[str, Table]:
+    """Return every table by its title, in the order in which a report is read; without those that have no rows."""
+    runs = certificate.scenes
+    levels = [(rung.name.value, rung.words, rung.shown_by) for rung in certificate.proof]
+    results = [(run.scene, scene_badge(run), *row(run)) for run in runs]
+    made = {
+        "Levels of proof": Table(("level", "outcome", "evidence"), levels),
+        "Results by scene": Table(("scene", "result", *RESULTS), results, legend(runs)),
+        comparison.TITLE: comparison.table_of(certificate.comparison),
+        "Diagnosis": criteria(certificate.diagnosis),
+        **{f"Criteria: {run.scene}": criteria(run.criteria) for run in runs},
+        "Kernels against float64 references": kernels(certificate),
+        "Environment": Table(("part", "version"), list(certificate.environment.items())),
+        "Code that ran, recorded from inside the run": _code_that_ran(runs),
+        "Settings": _settings(runs),
+    }
+    # scenes share their criteria: each threshold's source once
+    sources = {item.code: item.source for run in runs for item in run.criteria if item.source}
+    made["Where the thresholds come from"] = Table(("criterion", "source"), list(sources.items()))
+    return {title: table for title, table in made.items() if table.rows}
+
+
+def criteria(items: Iterable[Criterion]) -> Table:
+    """Return a row for each criterion."""
+    rows = [(item.code, OUTCOMES[item.outcome], item.measured, item.required) for item in items]
+    return Table(("criterion", "outcome", "measured", "required"), rows)
 
 
 def kernels(certificate: Certificate) -> Table:
     """Return a row for each kernel."""
     rows = []
     for check in certificate.kernels:
+        value, gradient = ABSENT, ABSENT
+        # 0 stands for a kernel without a reference: its value was not compared
+        if check.value_allowed:
+            value = f"{number(check.value_error, '{:.1e}')} (allowed {check.value_allowed:.0e})"
+        if check.gradient_allowed:
+            gradient = f"{number(check.gradient_error, '{:.1e}')} (allowed {check.gradient_allowed:.0e})"
         cells = (check.name, check.implementation, check.kind or "not installed", OUTCOMES[check.outcome])
-        rows.append((*cells, *errors_of(check), check.detail or ABSENT))
+        rows.append((*cells, value, gradient, check.detail or ABSENT))
     headers = ("kernel", "implementation", "kind", "result", "value error", "gradient error", "detail")
-    return Table(headers, rows)
+    return Table(headers, rows, KERNELS)
 
 
-def settings(certificate: Certificate) -> Table:
+def _settings(runs: Sequence[SceneRun]) -> Table:
     """Return the settings: one value where it is the same in every scene, otherwise each scene's."""
-    runs = [run for run in certificate.scenes if run.record.config != Config()]
     rows = []
     for name in (field.name for field in fields(Config)):
-        texts = {run.scene: number(getattr(run.record.config, name) or None, "{}") for run in runs}
-        text = ", ".join(f"{scene} {text}" for scene, text in texts.items())
+        values = {
+            run.scene: getattr(run.record.config, name) for run in runs if run.record.config != Config()
+        }
+        texts = {scene: number(value or None, "{}") for scene, value in values.items()}
         if len(set(texts.values())) == 1:
-            text = next(iter(texts.values()))
-        if text != ABSENT:
-            rows.append((name, text))
+            texts = {"": next(iter(texts.values()))}
+        if set(texts.values()) - {ABSENT}:
+            rows.append((name, ", ".join(f"{scene} {text}".strip() for scene, text in texts.items())))
     return Table(("setting", "value"), rows)
 
 
-def code_that_ran(certificate: Certificate) -> Table:
+def _code_that_ran(runs: Sequence[SceneRun]) -> Table:
     """Return a row for each part and file, with the scenes it ran in."""
     scenes: dict[tuple[str, ...], list[str]] = {}
-    for run in certificate.scenes:
+    for run in runs:
         for part, item in run.record.implementations.items():
             cells = (item.name, item.version, item.engine, item.file, item.sha256)
             scenes.setdefault((part, *(cell or ABSENT for cell in cells)), []).append(run.scene)
     rows = [(*cells, few(names)) for cells, names in scenes.items()]
     return Table(("part", "name", "version", "engine", "file", "SHA-256", "scenes"), rows)
-
-
-def results(runs: Sequence[SceneRun]) -> Table:
-    """Return the results, a row for each scene."""
-    rows = [(run.scene, scene_badge(run), *row(run)) for run in runs]
-    return Table(("scene", "result", *RESULTS), rows)
 
 
 def row(run: SceneRun) -> tuple[str, ...]:

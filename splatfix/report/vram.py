@@ -7,8 +7,8 @@ from rich.console import Console
 from splatfix.budget.model import Budget, Expected, Phase, Verdict
 from splatfix.report.console import escape, marked, prose, section, table
 from splatfix.report.forms import writes
-from splatfix.report.html.page import Part, page
-from splatfix.report.marks import Bar, Mark, Table
+from splatfix.report.marks import Bar, Mark, Part, Table
+from splatfix.report.templates import page
 
 _VERDICTS: Mapping[Verdict, tuple[Mark, str]] = {
     Verdict.FITS: (Mark.GOOD, "Fits"),

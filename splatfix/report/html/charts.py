@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from splatfix.report.html.metrics import Bucket, Values, reduced
+from splatfix.report.html.metrics import Point, Values, reduced
 
 
 class Chart(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ def chart(
     def down(value: float) -> float:
         return Chart.top + (ticks[-1] - value) / (ticks[-1] - ticks[0]) * (Chart.bottom - Chart.top)
 
-    def path(points: Sequence[Bucket], edge: str) -> str:
+    def path(points: Sequence[Point], edge: str) -> str:
         return "L".join(f"{across(point.iteration):.1f} {down(getattr(point, edge)):.1f}" for point in points)
 
     areas, lines = list[tuple[str, str]](), list[tuple[str, str]]()
@@ -108,8 +108,8 @@ def chart(
         title=title,
         remark=unit,
         description=f"{title} ({unit or 'no unit'}) by iteration. {'; '.join(description)}.",
-        values=[(down(tick), _label(round(tick, 12))) for tick in ticks],  # 0.1 + 0.2 is no label
-        iterations=[(across(iteration), _label(iteration)) for iteration in dict.fromkeys(named)],
+        values=[(down(tick), shown(tick)) for tick in ticks],
+        iterations=[(across(iteration), shown(iteration)) for iteration in dict.fromkeys(named)],
         paths=areas + lines,
         marks=[across(iteration) for iteration in resets],
         limit=line,
@@ -118,17 +118,17 @@ def chart(
     )
 
 
-def _stacked(curves: Sequence[Sequence[Bucket | None]]) -> Iterator[list[Bucket | None]]:
+def _stacked(curves: Sequence[Sequence[Point | None]]) -> Iterator[list[Point | None]]:
     """Yield each curve as the area between the sum of those before it and the sum with it; what is missing counts as 0."""
     below: dict[float, float] = {}
     places = {point.iteration for curve in curves for point in curve if point}
     for curve in curves:
         means = {point.iteration: point.mean for point in curve if point}
-        area: list[Bucket | None] = []
+        area: list[Point | None] = []
         for at in sorted(places):
             low = below.get(at, 0.0)
             below[at] = low + means.get(at, 0.0)
-            area.append(Bucket(at, low, below[at], below[at]))
+            area.append(Point(at, low, below[at], below[at]))
         yield area
 
 
@@ -147,19 +147,10 @@ def nice_ticks(low: float, high: float) -> list[float]:
 
 
 def shown(value: float) -> str:
-    """Return a number in a sentence: three significant digits, or thousands with commas."""
+    """Return a number beside an axis or in a sentence: four significant digits, or thousands with commas."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def _label(value: float) -> str:
-    """Return a number beside an axis."""
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:g}M"
-    if abs(value) >= 1e4:
-        return f"{value / 1e3:g}k"
-    return f"{value:.6g}"
+    return f"{value:.4g}"
 
 
 def _summary(name: str, iterations: Sequence[int], values: Values) -> str:
@@ -169,6 +160,5 @@ def _summary(name: str, iterations: Sequence[int], values: Values) -> str:
         return f"{name}: no finite value"
     (start, first), (end, last) = known[0], known[-1]
     low, high = min(value for _, value in known), max(value for _, value in known)
-    text = f"{name}: {shown(first)} at iteration {start}, {shown(last)} at {end}"
-    missing = len(values) - len(known)
-    return f"{text}, between {shown(low)} and {shown(high)}, iterations without a finite value: {missing}"
+    places = f"{shown(first)} at iteration {start}, {shown(last)} at {end}"
+    return f"{name}: {places}, between {shown(low)} and {shown(high)}"
