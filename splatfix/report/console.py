@@ -197,7 +197,7 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[obj
 def show_rows(console: Console, shown: Table, *, indent: int = 2) -> None:
     """Print a table that is wider than a terminal: a line for each row, its cells behind their headers, then its note."""
     for name, *cells in shown.rows:
-        mark, parts = Mark.NONE, []
+        mark, parts = Mark.NONE, list[str]()
         for header, cell in zip(shown.headers[1:], cells, strict=True):
             if isinstance(cell, Badge):
                 mark = cell.mark

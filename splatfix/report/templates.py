@@ -86,8 +86,8 @@ def fill_in(template: str, **values: Any) -> str:
 
 
 def page(template: str, **values: Any) -> str:
-    """Return a template filled in as one HTML file, which needs no network and no library, and is readable on a phone, on paper and
-    by a screen reader."""
+    """Return a template filled in as one HTML file, which needs no network and no library, and is readable on a phone, on paper
+    and by a screen reader."""
     style, script = (
         _markup(Path(__file__).with_name("html").joinpath(name).read_text("utf-8"))
         for name in ("style.css", "viewer.js")

@@ -74,8 +74,8 @@ def sections(budget: Budget, *, verbose: bool) -> list[tuple[str, Part]]:
                 error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
                 bar = Bar(part.bytes / budget.card.memory_bytes)
                 rows.append((name, part.name, gigabytes(part.bytes), error, bar, part.kind, part.source))
-        headers = ("phase", "part", "takes", "at least, at most", "of the card", "figure", "source")
-        told.append(("Parts of each phase", Table(headers, rows)))
+        parts = ("phase", "part", "takes", "at least, at most", "of the card", "figure", "source")
+        told.append(("Parts of each phase", Table(parts, rows)))
     expected = [
         (budget.unit, in_words(budget.gaussians, sources=verbose)),
         ("minutes", in_words(budget.minutes, sources=verbose)),
@@ -88,11 +88,11 @@ def sections(budget: Budget, *, verbose: bool) -> list[tuple[str, Part]]:
         (row.option, f"saves {gigabytes(row.saves_bytes)}; loses {row.quality}") for row in changes[:4]
     ]
     if verbose:
-        rows = []
+        full = list[tuple[str, ...]]()
         for row in budget.changes:
             saved = gigabytes(row.saves_bytes), gigabytes(row.peak_bytes)
-            rows.append((row.option, *saved, row.quality, row.kind, row.source))
-        settings = Table(("option", "saves", "peak then", "quality lost", "figure", "source"), rows)
+            full.append((row.option, *saved, row.quality, row.kind, row.source))
+        settings = Table(("option", "saves", "peak then", "quality lost", "figure", "source"), full)
     if budget.changes:
         told.append(("Settings to change, least quality lost first", settings))
     return told
