@@ -80,14 +80,10 @@ def page(file: IO[str], width: int, **options: Any) -> Console:
     return _Console(file=file, width=width, color_system=None, **options)
 
 
-def escape(text: str) -> str:
-    """Return a name or message as markup that shows it in one line as it is, control characters included (``\\x1b``)."""
-    return markup.escape(visible(text))
-
-
-def escape_lines(text: str) -> str:
-    """Return the same for a text of several lines, such as those of a compiler."""
-    return markup.escape(visible(text, keep=_LAYOUT))
+def escape(text: str, *, lines: bool = False) -> str:
+    """Return a name or message as markup that shows it as it is, control characters included (``\\x1b``): in one line, or with
+    ``lines`` in several, such as those of a compiler."""
+    return markup.escape(visible(text, keep=_LAYOUT if lines else ""))
 
 
 def _text(marked_up: str) -> Text:
@@ -232,5 +228,5 @@ def show_error(problem: SplatfixError, console: Console | None = None, *, whose:
     console = console or err()
     prose(console, "", f"[bold red]error[/] [dim]({problem.code})[/] {escape(whose + problem.what)}", hang=2)
     if problem.meaning:
-        prose(console, "  ", escape_lines(problem.meaning))
+        prose(console, "  ", escape(problem.meaning, lines=True))
     show_todo(console, problem.todo, indent=2)

@@ -16,7 +16,7 @@ from splatfix.core.words import beginning, counted
 from splatfix.model import Facts, Finding, Status
 from splatfix.model.option import Options
 from splatfix.report.annotations import annotation
-from splatfix.report.console import escape, escape_lines, marked, prose, section, show_todo, table
+from splatfix.report.console import escape, marked, prose, section, show_todo, table
 from splatfix.report.forms import writes
 from splatfix.report.marks import Mark
 from splatfix.report.options import show_suggestion
@@ -275,4 +275,4 @@ def show_check(console: Console, document: CheckDocument) -> None:
     """Print the page of one check."""
     check = document.check
     text = f"({check.family}): {check.title}\n\n{check.page}"
-    prose(console, "", f"[bold]{check.code}[/] " + escape_lines(text))
+    prose(console, "", f"[bold]{check.code}[/] " + escape(text, lines=True))

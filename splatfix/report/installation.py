@@ -6,14 +6,12 @@ from pathlib import Path
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.core.words import counted
 from splatfix.install.journal import Entry, EntryStatus
 from splatfix.install.outcome import (
     CachedWheel,
     FetchedSubmodule,
-    InstalledItem,
     InstallOutcome,
     Kept,
     Restored,
@@ -25,7 +23,7 @@ from splatfix.model.steps import WITHOUT_COMPILER
 from splatfix.report.console import escape, marked, notes, prose, show_todo
 from splatfix.report.forms import writes
 from splatfix.report.marks import Mark
-from splatfix.report.options import show_options, show_phases, show_reasons, show_rejected, show_steps
+from splatfix.report.options import show_options, show_reasons, show_rejected, show_steps
 
 
 class InstallDocument(Struct, frozen=True, kw_only=True):
@@ -57,14 +55,13 @@ def show_install(console: Console, document: InstallDocument, *, verbose: bool =
         return
     if document.plan:
         console.print()
-    if document.inquiries:
-        console.print("[bold]Asked of setup.py[/], nothing was compiled")
-        for item in document.inquiries:
-            mark = Mark.UNKNOWN if item.unknown else Mark.GOOD
-            marked(console, mark, escape(f"{item.subject}, in {item.seconds:.1f} s"))
-            for line in item.lines:
-                prose(console, "      ", escape(line))
-        console.print()
+    for item in document.inquiries:
+        mark = Mark.UNKNOWN if item.unknown else Mark.GOOD
+        marked(
+            console, mark, escape(f"setup.py of {item.subject} was asked, in {item.seconds:.1f} s"), indent=0
+        )
+        for line in item.lines:
+            prose(console, "      ", escape(line))
     show_options(console, document.options)
 
 
@@ -95,10 +92,7 @@ def show_plan(
     if next_steps:
         show_todo(console, next_steps, indent=2)
         console.print()
-    if why or verbose:
-        show_steps(console, plan, why=why)
-    else:
-        show_phases(console, plan)
+    show_steps(console, plan, why=why, together=not (why or verbose))
     if why:
         show_reasons(console, plan)
         show_rejected(console, "Considered and rejected", plan.considered)
@@ -119,7 +113,7 @@ def show_fetched(console: Console, folder: Path, fetched: Sequence[FetchedSubmod
 def _show_outcome(
     console: Console, outcome: InstallOutcome, next_steps: Sequence[Step], *, verbose: bool
 ) -> None:
-    """Print what was installed and how to undo it, then how far it is verified: rung by rung, or each part by itself."""
+    """Print what was installed and how to undo it, then how far each part is verified; of several in a line each."""
     new = [f"{item.subject} {item.version}" for item in outcome.items if not item.up_to_date]
     headline = f"Installed {', '.join(new)} in {outcome.seconds:.0f} s"
     if not outcome.items:
@@ -128,45 +122,27 @@ def _show_outcome(
         headline = "Already up to date (to install it anyway, add --reinstall)"
     marked(console, Mark.GOOD, f"[bold]{escape(headline)}[/]", indent=0)
     show_todo(console, next_steps, indent=2)
-    for identity in outcome.recovered:
-        notes(console, [f"the interrupted run {identity} was undone first"])
+    notes(console, [f"the interrupted run {identity} was undone first" for identity in outcome.recovered])
     _show_kept(console, outcome.kept)
     notes(console, outcome.notes)
     console.print()
     if verbose:
         prose(console, "Logs: ", escape(outcome.log))
-    elif len(outcome.items) > 1:
-        _show_ladder(console, outcome.items)
-        return
     for item in outcome.items:
-        remark = ""
+        text = f"[bold]{escape(item.subject)} {escape(item.version)}[/]"
         if item.up_to_date:
-            remark = " (already up to date)"
+            text += " (already up to date)"
         elif item.before:
-            remark = f" (before: {item.before})"
-        prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(remark)}")
+            text += f" (before: {escape(item.before)})"
+        if len(outcome.items) > 1 and not verbose:
+            levels = ", ".join(rung.name.value for rung in item.proof if rung.reached)
+            prose(console, "", f"{text}: {levels} (how, with -v)")
+            continue
+        prose(console, "", text)
         for rung in item.proof:
             # a level that failed has ended the installation: it is not among these
-            _show_rung(console, rung.name, rung.shown_by, reached=bool(rung.reached))
-
-
-def _show_ladder(console: Console, items: Sequence[InstalledItem]) -> None:
-    """Print each rung once: what showed it, where that is the same of all; else of how many it was shown."""
-    rungs: dict[RungName, list[tuple[str, bool | None]]] = {}
-    for item in items:
-        for rung in item.proof:
-            rungs.setdefault(rung.name, []).append((rung.shown_by, rung.reached))
-    for name, shown in rungs.items():
-        reached = sum(value is True for _, value in shown)
-        text = shown[0][0]
-        if len({text for text, _ in shown}) > 1:
-            text = f"{reached} of {len(items)} (each by itself with -v)"
-        _show_rung(console, name, text, reached=reached == len(items))
-
-
-def _show_rung(console: Console, name: RungName, shown_by: str, *, reached: bool) -> None:
-    mark = Mark.GOOD if reached else Mark.NONE
-    prose(console, f"  {mark.markup} {name.value:<10}  ", escape(shown_by))
+            mark = Mark.GOOD if rung.reached else Mark.NONE
+            prose(console, f"  {mark.markup} {rung.name.value:<10}  ", escape(rung.shown_by))
 
 
 class RevertDocument(Struct, frozen=True, kw_only=True):
@@ -186,12 +162,10 @@ class RevertDocument(Struct, frozen=True, kw_only=True):
 def show_revert(console: Console, document: RevertDocument) -> None:
     """Print the entries of the journal, or what was removed and restored; of a dry run what would be."""
     entries = document.journal or ()
-    active = sum(entry.active for entry in entries)
-    if active:
-        total = counted(len(entries), "installation")
-        prose(console, "", f"[bold]{active} of {total} active[/] in {escape(document.environment)}")
-    elif not document.outcomes:
-        prose(console, "", f"[bold]Nothing to revert[/] in {escape(document.environment)}")
+    if not document.outcomes:
+        active = sum(entry.active for entry in entries)
+        where = escape(document.environment)
+        prose(console, "", f"[bold]Installations to revert: {active} of {len(entries)}[/] in {where}")
     for outcome in document.outcomes:
         head = f"{Mark.GOOD.markup} [bold]Reverted"
         if outcome.dry_run:
@@ -230,10 +204,8 @@ def _restored(item: Restored) -> str:
     """Return what becomes of one distribution or checkout: ``dgr 1.0 (built from /a) -> 0.9``."""
     if item.source:
         return f"{item.source}: edits undone"
-    # Two variants of a rasterizer often have one name and one version: only where they come from tells them apart.
     old, new = item.removed or "gone already", item.restored or "not installed, as before"
-    if not item.removed and item.incomplete:
-        old = "not installed yet"
+    # two variants of a rasterizer often have one name and one version: only where they come from tells them apart
     if item.removed and item.removed == item.restored:
         old += f" ({item.removed_origin or 'origin not known'})"
         new += f" ({item.restored_origin or 'not by splatfix'})"

@@ -37,18 +37,18 @@ def _say(console: Console, text: str) -> None:
 
 @contextmanager
 def _telling(console: Console) -> Iterator[Callable[[str, str, bool], None]]:
-    """Yield a callback for what is under way, how far it is, and whether that is its end: one living line, or in a log a line for
-    each thing that begins, one a minute, and the last."""
+    """Yield a callback for what is under way, a line about it, and whether that is its last: one living line, or in a log a line
+    for each thing that begins, one a minute, and the last."""
     if _is_live(console):
         with console.status("") as status:
-            yield lambda subject, text, _: status.update(escape(": ".join(filter(None, (subject, text)))))
+            yield lambda subject, line, is_last: status.update(escape(line))
         return
     printed_at: dict[str, float] = {}
 
-    def log(subject: str, text: str, is_last: bool) -> None:
+    def log(subject: str, line: str, is_last: bool) -> None:
         now = time.monotonic()
         if is_last or now - printed_at.get(subject, now - _EVERY) >= _EVERY:
-            _say(console, f"{subject}: {text}" if text else f"{subject} ...")
+            _say(console, line)
             printed_at[subject] = now
 
     yield log
@@ -59,12 +59,7 @@ def one_line(console: Console, about: str) -> Iterator[Callable[[str], None]]:
     """Yield a callback for work whose length nobody knows. What stands before a colon is the subject; behind it come counts that
     change with every call."""
     with _telling(console) as tell:
-
-        def show(text: str) -> None:
-            subject, _, more = text.partition(":")
-            tell(f"{about}: {subject}", more.strip(), False)
-
-        yield show
+        yield lambda text: tell(text.partition(":")[0], f"{about}: {text}", False)
 
 
 @contextmanager
@@ -73,8 +68,9 @@ def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], No
     with _telling(console) as tell:
 
         def show(where: str, state: Mapping[str, Any]) -> None:
-            text = words(state)
-            tell(title(where, state), text, bool(text) and state["iteration"] == state["iterations"])
+            subject, text = title(where, state), words(state)
+            line = f"{subject}: {text}" if text else f"{subject} ..."
+            tell(subject, line, bool(text) and state["iteration"] == state["iterations"])
 
         yield show
 
