@@ -8,7 +8,6 @@ from typing import Any
 
 from markupsafe import Markup
 from msgspec import Struct
-from msgspec.structs import replace
 from rich.console import Console
 
 from splatfix.certify.model import Certificate, Outcome, Verdict
@@ -17,7 +16,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.model import Facts
 from splatfix.model.option import Options
-from splatfix.report import comparison, view
+from splatfix.report import view
 from splatfix.report.annotations import annotation
 from splatfix.report.console import escape, marked, page, prose, section, shorten_home, show_rows, show_todo
 from splatfix.report.forms import writes
@@ -72,8 +71,7 @@ class StoredDocument(CertificateDocument, frozen=True, kw_only=True):
 
 @writes(CertificateDocument)
 def show(console: Console, document: CertificateDocument, *, verbose: bool = False) -> None:
-    """Print the outcome in a screenful: verdict, levels, and a line per scene. The page has every criterion, and so has this
-    with ``verbose``, with every check and the table of the baseline."""
+    """Print the outcome in a screenful: verdict, levels, and a line per scene; with ``verbose`` also every table."""
     certificate = document.certificate
     title = view.headline(certificate.verdict, certificate.level, certificate.device)
     _show_verdict(console, title, certificate.summary, certificate.reasons, document.page)
@@ -95,12 +93,6 @@ def show(console: Console, document: CertificateDocument, *, verbose: bool = Fal
         if rung.needed:
             sign, text = view.REACHED[rung.reached].markup, rung.shown_by
         prose(console, f"  {sign} {rung.name.value:<10}  ", escape(text))
-    if verbose and certificate.diagnosis:
-        section(console, "Diagnosis")
-        show_rows(console, view.criteria(certificate.diagnosis))
-    if certificate.kernels and (verbose or not certificate.scenes):
-        section(console, "Kernels")
-        show_rows(console, replace(view.kernels(certificate), note=""))
     trained = [run for run in certificate.scenes if not run.unreadable]
     if trained or certificate.skipped:
         section(console, "Scenes")
@@ -116,14 +108,12 @@ def show(console: Console, document: CertificateDocument, *, verbose: bool = Fal
             parts.append(f"held-out {run.record.heldout.psnr:.2f} dB")
         parts.append(f"{run.seconds:.0f} s")
         prose(console, f"  {mark.markup} {escape(run.scene):<10}  ", ", ".join(parts))
-        if verbose:
-            show_rows(console, view.criteria(run.criteria), indent=6)
     for reason, names in view.skipped(certificate).items():
         marked(console, Mark.NONE, f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
-    baseline = comparison.table_of(certificate.comparison)
-    if verbose and baseline.rows:
-        section(console, comparison.TITLE)
-        show_rows(console, baseline)
+    for heading, content in view.tables(certificate).items():
+        if verbose or (heading == view.KERNELS and not certificate.scenes):
+            section(console, heading)
+            show_rows(console, content)
 
 
 def _show_verdict(console: Console, title: Badge, summary: str, reasons: Sequence[str], report: str) -> None:

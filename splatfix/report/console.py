@@ -190,19 +190,19 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[obj
     console.print(drawn)
 
 
-def show_rows(console: Console, shown: Table, *, indent: int = 2) -> None:
+def show_rows(console: Console, shown: Table) -> None:
     """Print a table that is wider than a terminal: a line for each row, its cells behind their headers, then its note."""
     for name, *cells in shown.rows:
-        mark, parts = Mark.NONE, list[str]()
+        mark, parts = " ", list[str]()
         for header, cell in zip(shown.headers[1:], cells, strict=True):
             if isinstance(cell, Badge):
-                mark = cell.mark
+                mark = cell.mark.markup
                 parts.insert(0, cell.text)
             elif cell != ABSENT:
-                parts.append(f"{header} {cell}")
-        marked(console, mark, f"{escape(name)}: {escape('; '.join(parts))}", indent=indent)
+                parts.append(f"{header} {cell}" if len(cells) > 1 else cell)
+        prose(console, f"  {mark} ", f"{escape(name)}: {escape('; '.join(parts))}")
     if shown.note:
-        prose(console, " " * indent, f"[dim]{escape(shown.note)}[/]")
+        prose(console, "  ", f"[dim]{escape(shown.note)}[/]")
 
 
 def _lines(text: Text, width: int, used: int) -> list[Text]:

@@ -85,6 +85,11 @@ def fill_in(template: str, **values: Any) -> str:
     return text.rstrip("\n") + "\n"
 
 
+def part(template: str, **values: Any) -> Markup:
+    """Return a template filled in, to stand in another."""
+    return _markup(fill_in(template, **values))
+
+
 def page(template: str, **values: Any) -> str:
     """Return a template filled in as one HTML file, which needs no network and no library, and is readable on a phone, on paper
     and by a screen reader."""

@@ -21,7 +21,7 @@ from splatfix.certify.model import (
 from splatfix.core.words import few
 from splatfix.report import comparison
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.wording import KERNELS, RESULTS, RESULTS_LEGEND, SHORT_RUN
+from splatfix.report.wording import KERNELS_NOTE, RESULTS, RESULTS_LEGEND, SHORT_RUN
 
 OUTCOMES = {
     Outcome.FAILED: Badge(Mark.BAD, "failed"),
@@ -38,6 +38,7 @@ VERDICTS: Mapping[Verdict, Badge] = {
     Verdict.CERTIFIED: Badge(Mark.GOOD, "certified"),
 }
 """How each verdict is shown, the one that matters most first."""
+KERNELS = "Kernels against float64 references"
 SUCCESS = (Verdict.CERTIFIED, Verdict.REHEARSED)
 _WITHOUT_TRAINING = {1: "Diagnosis passed (run level 1)", 2: "Kernels verified (run level 2)"}
 """CERTIFIED is only said of what was trained."""
@@ -158,15 +159,13 @@ def count_met(criteria: Iterable[Criterion]) -> str:
 def tables(certificate: Certificate) -> dict[str, Table]:
     """Return every table by its title, in the order in which a report is read; without those that have no rows."""
     runs = certificate.scenes
-    levels = [(rung.name.value, rung.words, rung.shown_by) for rung in certificate.proof]
     results = [(run.scene, scene_badge(run), *row(run)) for run in runs]
     made = {
-        "Levels of proof": Table(("level", "outcome", "evidence"), levels),
         "Results by scene": Table(("scene", "result", *RESULTS), results, legend(runs)),
         comparison.TITLE: comparison.table_of(certificate.comparison),
-        "Diagnosis": criteria(certificate.diagnosis),
-        **{f"Criteria: {run.scene}": criteria(run.criteria) for run in runs},
-        "Kernels against float64 references": kernels(certificate),
+        "Diagnosis": _criteria(certificate.diagnosis),
+        **{f"Criteria: {run.scene}": _criteria(run.criteria) for run in runs},
+        KERNELS: _kernels(certificate),
         "Environment": Table(("part", "version"), list(certificate.environment.items())),
         "Code that ran, recorded from inside the run": _code_that_ran(runs),
         "Settings": _settings(runs),
@@ -177,13 +176,13 @@ def tables(certificate: Certificate) -> dict[str, Table]:
     return {title: table for title, table in made.items() if table.rows}
 
 
-def criteria(items: Iterable[Criterion]) -> Table:
+def _criteria(items: Iterable[Criterion]) -> Table:
     """Return a row for each criterion."""
     rows = [(item.code, OUTCOMES[item.outcome], item.measured, item.required) for item in items]
     return Table(("criterion", "outcome", "measured", "required"), rows)
 
 
-def kernels(certificate: Certificate) -> Table:
+def _kernels(certificate: Certificate) -> Table:
     """Return a row for each kernel."""
     rows = []
     for check in certificate.kernels:
@@ -196,7 +195,7 @@ def kernels(certificate: Certificate) -> Table:
         cells = (check.name, check.implementation, check.kind or "not installed", OUTCOMES[check.outcome])
         rows.append((*cells, value, gradient, check.detail or ABSENT))
     headers = ("kernel", "implementation", "kind", "result", "value error", "gradient error", "detail")
-    return Table(headers, rows, KERNELS)
+    return Table(headers, rows, KERNELS_NOTE)
 
 
 def _settings(runs: Sequence[SceneRun]) -> Table:

@@ -16,7 +16,7 @@ SLIDE: str = _TEXTS["slide"]
 RESULTS: tuple[str, ...] = tuple(_TEXTS["results"])
 """The columns of a scene's results; the scene and its result come before."""
 RESULTS_LEGEND: str = _TEXTS["results_legend"]
-KERNELS: str = _TEXTS["kernels"]
+KERNELS_NOTE: str = _TEXTS["kernels"]
 SHORT_RUN: str = _TEXTS["short_run"]
 GLOSSARY: tuple[tuple[str, str], ...] = tuple(_TEXTS["glossary"].items())
 

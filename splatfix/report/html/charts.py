@@ -1,43 +1,16 @@
-"""Charts over the iterations as inline SVG: lines with the range of what they summarise, or areas on top of each other.
-``macros.html`` draws them, in colours of the style sheet."""
+"""Charts over the iterations as inline SVG: lines with the range of what they summarise, or areas on top of each other."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import ClassVar
 
-from msgspec import Struct
+from markupsafe import Markup
 
 from splatfix.report.html.metrics import Point, Values, reduced
+from splatfix.report.templates import part
 
-
-class Chart(Struct, frozen=True, kw_only=True):
-    """A chart as it is drawn: places are SVG units, about the pixels of a phone, from the left and from the top."""
-
-    width: ClassVar[int] = 360
-    height: ClassVar[int] = 220
-    left: ClassVar[int] = 48
-    right: ClassVar[int] = 340
-    top: ClassVar[int] = 12
-    bottom: ClassVar[int] = 182
-
-    title: str
-    remark: str
-    """The unit, or that there is nothing to draw."""
-    description: str = ""
-    """For who does not see it."""
-    values: Sequence[tuple[float, str]] = ()
-    """Place and label of each line of the grid."""
-    iterations: Sequence[tuple[float, str]] = ()
-    """Place and label of each iteration that is named."""
-    paths: Sequence[tuple[str, str]] = ()
-    """Class and path of each curve, range or area; () where nothing was recorded."""
-    marks: Sequence[float] = ()
-    """Vertical lines."""
-    limit: tuple[float, str] | None = None
-    legend: Sequence[tuple[str, str]] = ()
-    """Kind of line, and what it is."""
-    note: str = ""
+LEFT, RIGHT, TOP, BOTTOM = 48, 340, 12, 182
+"""Of what is drawn, in SVG units, about the pixels of a phone; ``chart.html`` has the same."""
 
 
 def chart(
@@ -51,7 +24,7 @@ def chart(
     resets: Sequence[int] = (),
     from_zero: bool = False,
     note: str = "",
-) -> Chart:
+) -> Markup:
     """Return the chart of one or more series.
 
     Args:
@@ -65,7 +38,7 @@ def chart(
         curves = list(_stacked(curves))
     known = [point for curve in curves for point in curve if point]
     if not any(point.high for point in known):
-        return Chart(title=title, remark="not recorded")
+        return part("chart.html", title=title, remark="not recorded", paths=())
     lowest, highest = min(point.low for point in known), max(point.high for point in known)
     if limit:
         highest = max(highest, limit[1] / 0.97)  # its label fits above it
@@ -74,10 +47,10 @@ def chart(
     ticks, first, last = nice_ticks(lowest, highest), iterations[0], iterations[-1]
 
     def across(iteration: float) -> float:
-        return Chart.left + (iteration - first) / (last - first or 1) * (Chart.right - Chart.left)
+        return LEFT + (iteration - first) / (last - first or 1) * (RIGHT - LEFT)
 
     def down(value: float) -> float:
-        return Chart.top + (ticks[-1] - value) / (ticks[-1] - ticks[0]) * (Chart.bottom - Chart.top)
+        return TOP + (ticks[-1] - value) / (ticks[-1] - ticks[0]) * (BOTTOM - TOP)
 
     def path(points: Sequence[Point], edge: str) -> str:
         return "L".join(f"{across(point.iteration):.1f} {down(getattr(point, edge)):.1f}" for point in points)
@@ -104,7 +77,8 @@ def chart(
         description.append(f"opacity reset: {', '.join(map(str, resets))}")
         legend.append(("dashed", "opacity reset"))
     named = [round(tick) for tick in nice_ticks(first, last) if first <= tick <= last] or [first]
-    return Chart(
+    return part(
+        "chart.html",
         title=title,
         remark=unit,
         description=f"{title} ({unit or 'no unit'}) by iteration. {'; '.join(description)}.",
@@ -114,7 +88,7 @@ def chart(
         marks=[across(iteration) for iteration in resets],
         limit=line,
         legend=legend,
-        note=note,
+        explained=note,
     )
 
 

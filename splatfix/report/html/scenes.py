@@ -6,13 +6,14 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from smoke_trainer.record import TrainingRecord
 from splatfix.certify.model import SceneRun
 from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.reading import read_bytes, read_text
-from splatfix.report.html.charts import Chart, chart, shown
+from splatfix.report.html.charts import chart, shown
 from splatfix.report.html.metrics import Line, Values, read_metrics
 
 FULL = 0.97
@@ -42,7 +43,7 @@ class Scene(Struct, frozen=True):
     views: Sequence[View]
     left_out: Sequence[str]
     """Why each other view is not shown."""
-    charts: Sequence[Chart]
+    charts: Sequence[Markup]
     unread: Sequence[str]
     """What of the curves and the log could not be read; () also for a run that failed too early to have any."""
     log: Sequence[str]
@@ -55,7 +56,7 @@ def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:
     for run in runs:
         # as much for each, so that no scene goes without a picture for the sake of another
         views, left_out = read_views(folder, run, MOST_PICTURES // len(runs))
-        drawn, unread, log = list[Chart](), list[str](), list[str]()
+        drawn, unread, log = list[Markup](), list[str](), list[str]()
         if run.log:
             path = folder / PurePosixPath(run.log)
             # of a run of 30,000 iterations this is 17 MB, of which a chart keeps 240 points: one scene at a time
@@ -109,7 +110,7 @@ def _read(folder: Path, name: str, room: int) -> View | str:
     return View(re.sub(r"^[0-9]{6}_", "", path.stem), width // 2, height, content)
 
 
-def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Chart]:
+def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
     """Yield loss, quality, size, memory and time over the iterations."""
     iterations, resets = [row.iteration for row in rows], [row.iteration for row in rows if row.opacity_reset]
     loss_note = "Of the training view of each iteration; lower is better."
@@ -136,7 +137,7 @@ def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Chart]:
         yield chart("Time per iteration", "ms", iterations, named, stacked=True, note=note)
 
 
-def _memory(iterations: Sequence[int], rows: Sequence[Line], record: TrainingRecord) -> Iterator[Chart]:
+def _memory(iterations: Sequence[int], rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
     columns: dict[str, Values] = {
         "resident": [row.rss_gb for row in rows],
         "allocated on the GPU": [row.vram_allocated_gb for row in rows],
