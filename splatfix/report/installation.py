@@ -20,9 +20,9 @@ from splatfix.install.outcome import (
 from splatfix.model.inquiry import Inquiry
 from splatfix.model.option import Options, Plan
 from splatfix.model.steps import WITHOUT_COMPILER
-from splatfix.report.console import escape, marked, notes, prose, show_todo
+from splatfix.report.console import escape, marked, notes, prose, show_rows, show_todo
 from splatfix.report.forms import writes
-from splatfix.report.marks import Mark
+from splatfix.report.marks import ABSENT, Mark, Table
 from splatfix.report.options import show_options, show_reasons, show_rejected, show_steps
 
 
@@ -231,16 +231,15 @@ def show_cache(console: Console, document: CacheDocument) -> None:
     number = counted(len(document.wheels), "wheel")
     others = f"toolkits, sources and kernels {document.others_bytes / 2**20:.1f} MiB"
     prose(console, "", f"[bold]{number}[/] in {escape(document.folder)}; {others}")
+    rows = []
     for wheel in document.wheels:
         # TORCH_CUDA_ARCH_LIST for most; a stack's setup.py may read a variable of its own
         archs = [value for name, value in wheel.identity.items() if "ARCH" in name]
-        parts = [*(archs or ["no GPU code"])[:1]]
-        parts.append(f"torch {wheel.identity.get('torch', '').split(' ')[0] or 'none'}")
-        if wheel.source:
-            parts.append(f"from {wheel.source}")
-        parts += [wheel.created or "of unknown age", f"key {wheel.key[:8]}"]
-        text = f"{wheel.size / 2**20:.1f} MiB  [dim]{escape(', '.join(parts))}[/]"
-        prose(console, f"{escape(wheel.wheel)}  ", text)
+        torch = wheel.identity.get("torch", "").split(" ")[0]
+        size = f"{wheel.size / 2**20:.1f} MiB"
+        cells = (size, ", ".join(archs[:1]), torch, wheel.source, wheel.created, wheel.key[:8])
+        rows.append((wheel.wheel, *(cell or ABSENT for cell in cells)))
+    show_rows(console, Table(("wheel", "size", "for", "torch", "from", "made", "key"), rows))
     notes(console, document.refused)
 
 

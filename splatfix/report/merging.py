@@ -128,7 +128,7 @@ def summary_of(
     codes: dict[str, None] = {}
     if certificate.verdict not in SUCCESS:
         unknown = Problem("run", "run", Criterion("no-reason-recorded", Outcome.UNDETERMINED, "", ""))
-        first, *others = list(problems_of(certificate)) or [unknown]
+        first, *others = problems_of(certificate) or [unknown]
         fix, problem = _fix_of(options, first), f"{first.kind} {first.criterion.code}"
         codes = dict.fromkeys(item.criterion.code for item in others)
         codes.pop(first.criterion.code, None)

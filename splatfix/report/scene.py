@@ -7,15 +7,17 @@ from typing import Any
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.checks.scene.model import CheckedScene, StackVerdict
+from splatfix.checks.scene.model import CheckedScene
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted, few
 from splatfix.model import Status
-from splatfix.report.console import escape, marked, prose, section, table
+from splatfix.report.console import escape, marked, prose, section, show_rows, table
 from splatfix.report.diagnosis import MARKS, finding_json, show_finding
 from splatfix.report.forms import writes
 from splatfix.report.marks import Badge, Mark, Table, mark_of
 from splatfix.report.templates import page
+
+LOADERS = "Trainers, by the source of their loaders; none was run"
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -123,8 +125,8 @@ def headline(checked: CheckedScene) -> str:
     if not scene.images:
         return f"{name}: not a scene that a trainer can load"
     problems, warnings = counted(number[Status.FAIL], "problem"), counted(number[Status.WARN], "warning")
-    loaders = sum(verdict.takes_it for verdict in checked.stacks)
-    return f"{name}: {problems}, {warnings}, {loaders} of {len(checked.stacks)} loaders accept it"
+    takers = sum(verdict.takes_it for verdict in checked.stacks)
+    return f"{name}: {problems}, {warnings}, {takers} of {len(checked.stacks)} loaders accept it"
 
 
 def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
@@ -163,24 +165,22 @@ def show(console: Console, checked: CheckedScene) -> None:
         show_finding(console, finding)
     if not checked.scene.images:
         return
-    section(console, "Trainers (by the source of their loaders; none was run)")
-    answers: dict[tuple[Mark, str], list[str]] = {}
+    section(console, LOADERS)
+    show_rows(console, loaders(checked))
+
+
+def loaders(checked: CheckedScene) -> Table:
+    """Return a row for each loader: the options that it needs, or its first error, in its own words where they are known."""
+    rows = []
     for verdict in checked.stacks:
-        answers.setdefault((mark_of(verdict.takes_it), answer(verdict)), []).append(verdict.reader)
-    for (mark, text), readers in answers.items():
-        marked(console, mark, escape(f"{', '.join(readers)}: {text}"))
-
-
-def answer(verdict: StackVerdict) -> str:
-    """Return a verdict in words: the options that it needs, or the first error, in the loader's words where they are known."""
-    if verdict.takes_it:
-        options = [refusal.option for refusal in verdict.refusals]
-        return " ".join(filter(None, ("accepts it", *(f"with {option}" for option in options))))
-    refusal = next(item for item in verdict.refusals if not item.option)
-    text = refusal.says or f"{refusal.fault} (its error message is not known)"
-    if refusal.way_out:
-        text += f" (fix: {refusal.way_out})"
-    return text
+        text = " ".join(("accepts it", *(f"with {item.option}" for item in verdict.refusals)))
+        if not verdict.takes_it:
+            refusal = next(item for item in verdict.refusals if not item.option)
+            text = refusal.says or f"{refusal.fault} (its error message is not known)"
+            if refusal.way_out:
+                text += f" (fix: {refusal.way_out})"
+        rows.append((verdict.reader, Badge(mark_of(verdict.takes_it), text), verdict.source))
+    return Table(("loader", "verdict", "read in"), rows)
 
 
 def scene_json(checked: CheckedScene) -> dict[str, Any]:
@@ -211,7 +211,6 @@ def scene_page(checked: CheckedScene) -> str:
         evidence = "; ".join(entry.value for entry in item.evidence)
         todo = "; ".join(step.line() for step in item.remedy)
         rows.append((item.code, Badge(MARKS[item.status], item.summary), evidence, todo))
-    loaders = [(verdict.reader, answer(verdict), verdict.source) for verdict in checked.stacks]
     return page(
         "plain.html",
         command="splatfix scenes check",
@@ -221,6 +220,6 @@ def scene_page(checked: CheckedScene) -> str:
         sections=[
             ("The scene", facts_of(checked)),
             ("Findings", Table(("check", "finding", "evidence", "what to do"), rows)),
-            ("Trainers, by the source of their loaders", Table(("loader", "verdict", "read in"), loaders)),
+            (LOADERS, loaders(checked)),
         ],
     )

@@ -3,7 +3,7 @@
 What a result is called, how a number is written and which rows a table has is decided here; a form only arranges it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
 from msgspec import Struct
@@ -64,36 +64,30 @@ class Problem(Struct, frozen=True):
     ``interrupted``, ``unfinished``."""
 
 
-def problems_of(certificate: Certificate) -> Iterator[Problem]:
-    """Yield why it is not certified, or undetermined: failed kernels, failed criteria, failed levels, that it did not come to
-    its end, then what could not be judged; the most specific first. Nothing for a certificate of success."""
+def problems_of(certificate: Certificate) -> list[Problem]:
+    """Return why it is not certified, or undetermined: altered code, wrong kernels, failed criteria, failed levels, that it did
+    not come to its end, then what could not be judged; the most specific first. Nothing for a certificate of success."""
     if certificate.verdict in SUCCESS:
-        return
-    yield from _judged(certificate, Outcome.FAILED)
-    for rung in certificate.proof:
-        if rung.reached is False:
-            yield _problem("level", rung.name.value, rung.shown_by)
+        return []
+    # altered code, then a wrong kernel: either may be the cause of all that follows
+    judged = [Problem("diagnosis", "diagnosis", item) for item in first_causes(certificate.diagnosis)]
+    for kernel in certificate.kernels:
+        judged.append(_problem("kernel", kernel.name, kernel.sentence, kernel.outcome))
+    criteria = [Problem("criterion", run.scene, item) for run in certificate.scenes for item in run.criteria]
+    judged += sorted(criteria, key=lambda item: vagueness(item.criterion.code))
+    for run in certificate.scenes:
+        if run.unreadable:
+            judged.append(_problem("scene", "scene-readable", run.unreadable, Outcome.UNDETERMINED))
+    ended = [
+        _problem("level", rung.name.value, rung.shown_by)
+        for rung in certificate.proof
+        if rung.reached is False
+    ]
     for code in ("interrupted", "unfinished"):
         if getattr(certificate, code):
-            yield _problem("run", code, certificate.summary, advice="run it again")
-    yield from _judged(certificate, Outcome.UNDETERMINED)
-
-
-def _judged(certificate: Certificate, outcome: Outcome) -> Iterator[Problem]:
-    # altered code, then a wrong kernel: either may be the cause of all that follows
-    for item in first_causes(certificate.diagnosis):
-        if item.outcome is outcome:
-            yield Problem("diagnosis", "diagnosis", item)
-    for kernel in certificate.kernels:
-        if kernel.outcome is outcome:
-            yield _problem("kernel", kernel.name, kernel.sentence, outcome)
-    criteria = [(run.scene, item) for run in certificate.scenes for item in run.criteria]
-    for scene, item in sorted(criteria, key=lambda pair: vagueness(pair[1].code)):
-        if item.outcome is outcome:
-            yield Problem("criterion", scene, item)
-    for run in certificate.scenes:
-        if outcome is Outcome.UNDETERMINED and run.unreadable:
-            yield _problem("scene", "scene-readable", run.unreadable, outcome)
+            ended.append(_problem("run", code, certificate.summary, advice="run it again"))
+    failed = [item for item in judged if item.criterion.outcome is Outcome.FAILED]
+    return [*failed, *ended, *(item for item in judged if item.criterion.outcome is Outcome.UNDETERMINED)]
 
 
 def _problem(
@@ -104,11 +98,10 @@ def _problem(
 
 def what_to_do(certificate: Certificate) -> dict[str, list[Problem]]:
     """Return the problems by what to do about them, "" where only a diagnosis can tell."""
-    problems = [item for item in problems_of(certificate) if item.kind not in ("level", "run")]
-    # a level fails by what it consists of; only without that it speaks for itself
-    problems = problems or [item for item in problems_of(certificate) if item.kind == "level"]
+    problems = [item for item in problems_of(certificate) if item.kind != "run"]
     todo: dict[str, list[Problem]] = {}
-    for item in problems:
+    # a level fails by what it consists of; only without that it speaks for itself
+    for item in [item for item in problems if item.kind != "level"] or problems:
         todo.setdefault(item.criterion.advice, []).append(item)
     return todo
 
@@ -200,16 +193,14 @@ def _kernels(certificate: Certificate) -> Table:
 
 def _settings(runs: Sequence[SceneRun]) -> Table:
     """Return the settings: one value where it is the same in every scene, otherwise each scene's."""
-    rows = []
+    rows, set_up = [], [run for run in runs if run.record.config != Config()]
     for name in (field.name for field in fields(Config)):
-        values = {
-            run.scene: getattr(run.record.config, name) for run in runs if run.record.config != Config()
-        }
-        texts = {scene: number(value or None, "{}") for scene, value in values.items()}
+        texts = {run.scene: number(getattr(run.record.config, name) or None, "{}") for run in set_up}
+        text = ", ".join(f"{scene} {text}" for scene, text in texts.items())
         if len(set(texts.values())) == 1:
-            texts = {"": next(iter(texts.values()))}
+            text = next(iter(texts.values()))
         if set(texts.values()) - {ABSENT}:
-            rows.append((name, ", ".join(f"{scene} {text}".strip() for scene, text in texts.items())))
+            rows.append((name, text))
     return Table(("setting", "value"), rows)
 
 

@@ -41,11 +41,9 @@ class Scene(Struct, frozen=True):
 
     run: SceneRun
     views: Sequence[View]
-    left_out: Sequence[str]
-    """Why each other view is not shown."""
     charts: Sequence[Markup]
-    unread: Sequence[str]
-    """What of the curves and the log could not be read; () also for a run that failed too early to have any."""
+    missing: Sequence[str]
+    """Why each other view is not shown, and what of the curves and the log could not be read."""
     log: Sequence[str]
     """The last lines."""
 
@@ -55,23 +53,23 @@ def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:
     scenes = []
     for run in runs:
         # as much for each, so that no scene goes without a picture for the sake of another
-        views, left_out = read_views(folder, run, MOST_PICTURES // len(runs))
-        drawn, unread, log = list[Markup](), list[str](), list[str]()
+        views, missing = read_views(folder, run, MOST_PICTURES // len(runs))
+        drawn, log = list[Markup](), list[str]()
         if run.log:
             path = folder / PurePosixPath(run.log)
             # of a run of 30,000 iterations this is 17 MB, of which a chart keeps 240 points: one scene at a time
-            rows, missing = read_metrics(path.with_name("metrics.jsonl"))
+            rows, unread = read_metrics(path.with_name("metrics.jsonl"))
             if rows:
                 drawn = list(charts(rows, run.record))
-            if missing and run.record.gaussians.initial is not None:
-                unread.append(missing)
+            if unread and run.record.gaussians.initial is not None:
+                missing.append(unread)
             content = read_text(path)
             if isinstance(content, str):
                 # enough for a traceback; the page links the whole log
                 log = [line[:2000] for line in content.rstrip().splitlines()[-40:]]
             else:
-                unread.append(f"{run.log} cannot be read")
-        scenes.append(Scene(run, views, left_out, drawn, unread, log))
+                missing.append(f"{run.log} cannot be read")
+        scenes.append(Scene(run, views, drawn, missing, log))
     return scenes
 
 
