@@ -21,7 +21,7 @@ from splatfix.certify.model import (
 from splatfix.core.words import few
 from splatfix.report import comparison
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.wording import KERNELS_NOTE, RESULTS, RESULTS_LEGEND, SHORT_RUN
+from splatfix.report.wording import WORDS
 
 OUTCOMES = {
     Outcome.FAILED: Badge(Mark.BAD, "failed"),
@@ -154,7 +154,7 @@ def tables(certificate: Certificate) -> dict[str, Table]:
     runs = certificate.scenes
     results = [(run.scene, scene_badge(run), *row(run)) for run in runs]
     made = {
-        "Results by scene": Table(("scene", "result", *RESULTS), results, legend(runs)),
+        "Results by scene": Table(("scene", "result", *WORDS["results"]), results, legend(runs)),
         comparison.TITLE: comparison.table_of(certificate.comparison),
         "Diagnosis": _criteria(certificate.diagnosis),
         **{f"Criteria: {run.scene}": _criteria(run.criteria) for run in runs},
@@ -188,7 +188,7 @@ def _kernels(certificate: Certificate) -> Table:
         cells = (check.name, check.implementation, check.kind or "not installed", OUTCOMES[check.outcome])
         rows.append((*cells, value, gradient, check.detail or ABSENT))
     headers = ("kernel", "implementation", "kind", "result", "value error", "gradient error", "detail")
-    return Table(headers, rows, KERNELS_NOTE)
+    return Table(headers, rows, WORDS["kernels"])
 
 
 def _settings(runs: Sequence[SceneRun]) -> Table:
@@ -216,7 +216,7 @@ def _code_that_ran(runs: Sequence[SceneRun]) -> Table:
 
 
 def row(run: SceneRun) -> tuple[str, ...]:
-    """Return a scene's results, a cell for each of RESULTS: ``2,600 → 6,045`` is from the start to the end."""
+    """Return a scene's results, a cell for each of their columns: ``2,600 → 6,045`` is from the start to the end."""
     record = run.record
     heldout = record.heldout
     size = record.ply.bytes
@@ -246,11 +246,11 @@ def row(run: SceneRun) -> tuple[str, ...]:
 def legend(runs: Sequence[SceneRun]) -> str:
     """Return what the columns mean, for these scenes."""
     records = [run.record for run in runs]
-    texts = [RESULTS_LEGEND]
+    texts: list[str] = [WORDS["results_legend"]]
     # Kerbl et al. 2023 publish figures at 7,000 and 30,000
     if any(record.iterations is not None and record.iterations < 7_000 for record in records):
         spread = " and ".join(f"{share:.1%} in {name}" for name, share in SPREAD.items())
-        texts.insert(0, SHORT_RUN.format(spread=spread))
+        texts.insert(0, WORDS["short_run"].format(spread=spread))
     lpips = {record.heldout.lpips_note for record in records} - {""}
     texts += [f"LPIPS: {note}." for note in sorted(lpips)]
     return " ".join(texts)

@@ -21,7 +21,7 @@ from splatfix.report.certificate import CertificateDocument, markdown, show
 from splatfix.report.forms import FORMS
 from splatfix.report.html.certificate import certificate_page
 from splatfix.report.view import legend, row, tables
-from splatfix.report.wording import RESULTS
+from splatfix.report.wording import WORDS
 from tests.certify.conftest import RESULT as RECORDED
 from tests.certify.conftest import trained
 from tests.files import assert_golden
@@ -184,7 +184,7 @@ def recorded(**changes: Any) -> Certificate:
 def test_a_recorded_run_in_one_row() -> None:
     quality, memory, loss = RECORDED["heldout"], RECORDED["memory"]["host"], RECORDED["train_loss"]
     run = replace(RUN, record=record_of({**RECORDED, "ply": {"bytes": 1234567}}))
-    found = dict(zip(RESULTS, row(run), strict=True))
+    found = dict(zip(WORDS["results"], row(run), strict=True))
     expected = {
         "PLY": "1.23 MB",
         "iterations": f"{RECORDED['iterations']:,}",

@@ -9,16 +9,7 @@ from splatfix.report.forms import writes
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.templates import page
-from splatfix.report.wording import (
-    GLOSSARY,
-    HELD_OUT,
-    LEVEL_MEANS,
-    LEVEL_MEANS_ON_THE_CPU,
-    MEANS,
-    MEANS_WITHOUT_TRAINING,
-    SLIDE,
-    title_of,
-)
+from splatfix.report.wording import WORDS, title_of
 
 _FITS = {
     True: Badge(Mark.GOOD, "runs"),
@@ -31,12 +22,12 @@ _FITS = {
 def certificate_page(document: CertificateDocument) -> str:
     """Return a certificate as one HTML file, with the options of a diagnosis where one explains a failed certification."""
     certificate, facts, matrix = document.certificate, document.facts, document.matrix
-    means, level_means = MEANS[certificate.verdict], LEVEL_MEANS
-    if certificate.verdict is Verdict.CERTIFIED and certificate.level in MEANS_WITHOUT_TRAINING:
-        means = MEANS_WITHOUT_TRAINING[certificate.level]
+    means, levels = WORDS["verdicts"][certificate.verdict.value], WORDS["levels"]
+    if certificate.verdict is Verdict.CERTIFIED:
+        means = WORDS["run_levels"].get(str(certificate.level), means)
     # without a GPU there is no driver and no toolkit that could fit or not
     if certificate.device == "cpu":
-        level_means = LEVEL_MEANS | LEVEL_MEANS_ON_THE_CPU
+        levels = levels | WORDS["levels_on_the_cpu"]
     # what of the machine a certificate's own environment does not tell
     named = [
         f"{item.version or 'version not known'} in {item.root}" for item in facts.machine.toolkits.value or ()
@@ -49,21 +40,19 @@ def certificate_page(document: CertificateDocument) -> str:
         view=view,
         headline=view.headline(certificate.verdict, certificate.level, certificate.device),
         means=means,
-        level_means=level_means,
+        levels=levels,
+        words=WORDS,
         options=document.options,
         todo=view.what_to_do(certificate),
         outcomes=view.OUTCOMES,
         title_of=title_of,
         scenes=read_scenes(certificate.scenes, Path(document.folder)),
         tables=view.tables(certificate),
-        held_out=HELD_OUT,
-        slide=SLIDE,
         matrix=matrix,
         binary_table=Table(("binary", "GPU code in it", *matrix.gpus), binaries),
         fits=_FITS,
         valid_for={**certificate.environment, "CUDA toolkits": ", ".join(named)}.items(),
         # sorted as pip freeze does, so that two pages can be compared
         packages=sorted(packages, key=str.lower),
-        glossary=GLOSSARY,
         sha256=document.sha256,
     )

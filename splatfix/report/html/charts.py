@@ -1,7 +1,7 @@
-"""Charts over the iterations as inline SVG: lines with the range of what they summarise, or areas on top of each other."""
+"""Charts over the iterations as inline SVG: a line for each series, with the range of the iterations that a point stands for."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from markupsafe import Markup
@@ -19,32 +19,17 @@ def chart(
     iterations: Sequence[int],
     series: Mapping[str, Values],
     *,
-    stacked: bool = False,
-    limit: tuple[str, float] | None = None,
     resets: Sequence[int] = (),
-    from_zero: bool = False,
+    from_zero: bool = True,
     note: str = "",
 ) -> Markup:
-    """Return the chart of one or more series.
-
-    Args:
-        stacked: areas on top of each other, the first lowest, of means; else a line for each series, with the range of the
-            iterations that a point stands for.
-        limit: a horizontal line, which the scale then reaches.
-        resets: iterations with a vertical line.
-    """
+    """Return the chart of one or more series, with a vertical line at each of the iterations ``resets``."""
     curves = [reduced(iterations, values) for values in series.values()]
-    if stacked:
-        curves = list(_stacked(curves))
     known = [point for curve in curves for point in curve if point]
     if not any(point.high for point in known):
         return part("chart.html", title=title, remark="not recorded", paths=())
-    lowest, highest = min(point.low for point in known), max(point.high for point in known)
-    if limit:
-        highest = max(highest, limit[1] / 0.97)  # its label fits above it
-    if limit or from_zero:
-        lowest = 0.0
-    ticks, first, last = nice_ticks(lowest, highest), iterations[0], iterations[-1]
+    lowest = 0.0 if from_zero else min(point.low for point in known)
+    ticks, first, last = nice_ticks(lowest, max(point.high for point in known)), iterations[0], iterations[-1]
 
     def across(iteration: float) -> float:
         return LEFT + (iteration - first) / (last - first or 1) * (RIGHT - LEFT)
@@ -55,23 +40,17 @@ def chart(
     def path(points: Sequence[Point], edge: str) -> str:
         return "L".join(f"{across(point.iteration):.1f} {down(getattr(point, edge)):.1f}" for point in points)
 
-    areas, lines = list[tuple[str, str]](), list[tuple[str, str]]()
-    kind = "area" if stacked else "band"
+    bands, lines = list[tuple[str, str]](), list[tuple[str, str]]()
     for number, curve in enumerate(curves):
         # a curve ends and begins again where a value is missing
         for known_here, group in groupby(curve, bool):
             piece = list(filter(None, group))
             if known_here:
-                there, back = path(piece, "high"), path(piece[::-1], "low")
-                areas.append((f"{kind} s{number}", f"M{there}L{back}Z"))
-            if known_here and not stacked:  # with a stroke that shows one point alone
+                bands.append((f"band s{number}", f"M{path(piece, 'high')}L{path(piece[::-1], 'low')}Z"))
+                # with a stroke that shows one point alone
                 lines.append((f"line s{number}", f"M{path(piece, 'mean')}h.01"))
     description = [_summary(name, iterations, values) for name, values in series.items()]
-    legend = [(f"s{number}", name) for number, name in enumerate(series) if stacked or len(series) > 1]
-    line = None
-    if limit:
-        line = down(limit[1]), limit[0]
-        description.append(f"{limit[0]} at {shown(limit[1])}")
+    legend = [(f"s{number}", name) for number, name in enumerate(series) if len(series) > 1]
     resets = resets[:12]  # more lines than these would hide the curve
     if resets:
         description.append(f"opacity reset: {', '.join(map(str, resets))}")
@@ -84,26 +63,11 @@ def chart(
         description=f"{title} ({unit or 'no unit'}) by iteration. {'; '.join(description)}.",
         values=[(down(tick), shown(tick)) for tick in ticks],
         iterations=[(across(iteration), shown(iteration)) for iteration in dict.fromkeys(named)],
-        paths=areas + lines,
+        paths=bands + lines,
         marks=[across(iteration) for iteration in resets],
-        limit=line,
         legend=legend,
         explained=note,
     )
-
-
-def _stacked(curves: Sequence[Sequence[Point | None]]) -> Iterator[list[Point | None]]:
-    """Yield each curve as the area between the sum of those before it and the sum with it; what is missing counts as 0."""
-    below: dict[float, float] = {}
-    places = {point.iteration for curve in curves for point in curve if point}
-    for curve in curves:
-        means = {point.iteration: point.mean for point in curve if point}
-        area: list[Point | None] = []
-        for at in sorted(places):
-            low = below.get(at, 0.0)
-            below[at] = low + means.get(at, 0.0)
-            area.append(Point(at, low, below[at], below[at]))
-        yield area
 
 
 def nice_ticks(low: float, high: float) -> list[float]:

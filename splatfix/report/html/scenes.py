@@ -115,12 +115,12 @@ def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
     if resets:
         loss_note += " It jumps where all Gaussians are made nearly transparent, and falls again."
     loss = {"loss": [row.loss for row in rows]}
-    yield chart("Loss", "", iterations, loss, resets=resets, from_zero=True, note=loss_note)
+    yield chart("Loss", "", iterations, loss, resets=resets, note=loss_note)
     quality = {"training views": [row.psnr for row in rows]}
     psnr_note = "Of the training view of each iteration; higher is better."
-    yield chart("PSNR", "dB", iterations, quality, resets=resets, note=psnr_note)
+    yield chart("PSNR", "dB", iterations, quality, resets=resets, from_zero=False, note=psnr_note)
     sizes = {"Gaussians": [row.gaussians for row in rows]}
-    yield chart("Gaussians", "", iterations, sizes, from_zero=True)
+    yield chart("Gaussians", "", iterations, sizes)
     yield from _memory(iterations, rows, record)
     # the two that are the renderer's come first, the others as the trainer wrote them
     names = ("forward", "backward", *dict.fromkeys(name for row in rows for name in row.ms))
@@ -132,7 +132,7 @@ def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
         note = f"Bottleneck: {slowest}, {sums[slowest] / total:.0%} of the time."
         if not record.memory.cuda:  # there CUDA events measure it
             note += " This is wall time, in which other programs of the machine count too."
-        yield chart("Time per iteration", "ms", iterations, named, stacked=True, note=note)
+        yield chart("Time per iteration", "ms", iterations, named, note=note)
 
 
 def _memory(iterations: Sequence[int], rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
@@ -148,12 +148,10 @@ def _memory(iterations: Sequence[int], rows: Sequence[Line], record: TrainingRec
     title, limit = "Memory", record.memory.limit
     if any(columns["allocated on the GPU"]):
         title, limit = "GPU memory", record.machine.gpu_memory
-    note, line = "How much memory there is, is not known.", None
+    note = "How much memory there is, is not known."
     if limit and limit > 0:
         memory = limit / 2**30
         peak = max(value for values in series.values() for value in values if value is not None)
         note = f"Peak {shown(peak)} of {shown(memory)} GiB, {peak / memory:.1%}."
         note += f" Above {FULL:.0%} of it, {shown(FULL * memory)} GiB, training is many times slower."
-        if peak >= 0.2 * memory:  # a line far above the curves would press them flat
-            line = (f"{FULL:.0%} of {shown(memory)} GiB", FULL * memory)
-    yield chart(title, "GiB", iterations, series, limit=line, from_zero=True, note=note)
+    yield chart(title, "GiB", iterations, series, note=note)

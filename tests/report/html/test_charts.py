@@ -1,6 +1,5 @@
 """Curves: what is left of many iterations, round ticks, and what a screen reader says."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -33,10 +32,6 @@ def test_chart_says_what_it_shows() -> None:
     drawn = chart("Loss", "", (1, 2, 3), {"loss": [0.5, None, 0.25]}, resets=(2,))
     assert "by iteration. loss: 0.5 at iteration 1, 0.25 at 3" in drawn and "opacity reset: 2" in drawn
     assert drawn.count('class="line s0"') == 2  # a gap is no line
-    parts = {"forward": [1.0, 3.0], "backward": [2.0, None]}
-    stacked = chart("Time", "ms", (1, 2), parts, stacked=True)
-    assert stacked.count('class="area s0"') == stacked.count('class="area s1"') == 1
-    assert re.findall('class="end">(.*?)<', stacked) == ["0", "1", "2", "3"], "to the highest sum"
 
 
 DAMAGED = """\
@@ -68,6 +63,5 @@ def test_gpu_memory_has_its_own_limit() -> None:
     ]
     result = {"machine": {"gpu_memory": 16 << 30}, "memory": {"limit": 64 << 30}}
     memory = next(item for item in charts(rows, record_of(result)) if "<b>GPU memory</b>" in item)
-    assert 'class="limit end">97% of 16 GiB<' in memory and "allocated on the GPU" in memory
-    assert "Peak 14 of 16 GiB, 87.5%." in memory
+    assert "Peak 14 of 16 GiB, 87.5%. Above 97% of it" in memory and "allocated on the GPU" in memory
     assert any("How much memory there is, is not known." in item for item in charts(rows, TrainingRecord()))
