@@ -86,11 +86,6 @@ def escape(text: str, *, lines: bool = False) -> str:
     return markup.escape(visible(text, keep=_LAYOUT if lines else ""))
 
 
-def _text(marked_up: str) -> Text:
-    """Return markup as text; rich would drop some of what is not printable."""
-    return Text.from_markup(visible(shorten_home(marked_up), keep=_LAYOUT), emoji=False)
-
-
 def shorten_home(text: str) -> str:
     """Return a text with the user's home folder written as ``~``; commands on the terminal, and JSON, keep the whole path."""
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
@@ -114,7 +109,9 @@ def prose(console: Console, head: str, body: str, hang: int | None = None) -> No
         hang = label.cell_len
         if console.width - hang < _LEAST:
             hang = min(hang, 4)
-    for line in _lines(_text(body), max(console.width - hang, 1), label.cell_len - hang):
+    # rich would drop some of what is not printable
+    text = Text.from_markup(visible(shorten_home(body), keep=_LAYOUT), emoji=False)
+    for line in _lines(text, max(console.width - hang, 1), label.cell_len - hang):
         console.print(label + line, soft_wrap=True)
         label = Text(" " * hang)
 

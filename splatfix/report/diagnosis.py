@@ -62,14 +62,8 @@ class DiagnosisDocument(Struct, frozen=True, kw_only=True):
         windows = self.facts.machine.system == "windows"
         return {
             "summary": counts(self.findings),
-            "goal": to_json(self.goal),
+            **{name: to_json(getattr(self, name)) for name in self.__struct_fields__},
             "findings": [finding_json(item, windows=windows) for item in self.findings],
-            "options": to_json(self.options),
-            "facts": to_json(self.facts),
-            "why": to_json(self.why),
-            "next_steps": to_json(self.next_steps),
-            "not_examined": self.not_examined,
-            "unused_gpus": to_json(self.unused_gpus),
         }
 
 

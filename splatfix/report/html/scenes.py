@@ -28,12 +28,8 @@ class View(Struct, frozen=True):
     width: int
     """Pixels of one half."""
     height: int
-    data: bytes
-
-    @property
-    def encoded(self) -> str:
-        """Return the file, for a ``data:`` URL."""
-        return base64.b64encode(self.data).decode("ascii")
+    encoded: str
+    """The file, for a ``data:`` URL."""
 
 
 class Scene(Struct, frozen=True):
@@ -74,38 +70,29 @@ def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:
 
 
 def read_views(folder: Path, run: SceneRun, room: int) -> tuple[list[View], list[str]]:
-    """Return up to four views of a scene, as long as there is room for them in the page, and why each other is left out."""
+    """Return up to four views of a scene, as long as there is room for them in the page, and why each other is left out. A
+    smaller copy of one (``thumbnails`` beside ``renders``) is taken instead."""
     shown, left_out = list[View](), list[str]()
     for name in run.images[:4]:
-        view = _read(folder, name, room)
-        if isinstance(view, str):
-            left_out.append(f"{name}: {view}")
+        path = PurePosixPath(name)
+        smaller = folder.joinpath(*path.parts[:-2], "thumbnails", path.name)
+        content = read_bytes(smaller, MOST_PICTURES)
+        if content is None:
+            content = read_bytes(folder / path, MOST_PICTURES)
+        # A PNG begins with its signature and the chunk IHDR, whose first two numbers are width and height.
+        if not isinstance(content, bytes) or len(content) < 33 or content[:8] != b"\x89PNG\r\n\x1a\n":
+            left_out.append(f"{name}: it is no PNG that can be read")
+            continue
+        width, height = struct.unpack(">II", content[16:24])
+        if len(content) > room:
+            left_out.append(f"{name}: the pictures before it take the room that this file has for them")
+        elif width < 2 or width % 2 or not height:
+            left_out.append(f"{name}: it does not hold two pictures side by side")
         else:
-            shown.append(view)
-            room -= len(view.data)
+            encoded = base64.b64encode(content).decode()
+            shown.append(View(re.sub(r"^[0-9]{6}_", "", path.stem), width // 2, height, encoded))
+            room -= len(content)
     return shown, left_out
-
-
-def _read(folder: Path, name: str, room: int) -> View | str:
-    """Return a view, or why it is not in the page. A smaller copy of it (``thumbnails`` beside ``renders``) is taken instead."""
-    path = PurePosixPath(name)
-    smaller = folder.joinpath(*path.parts[:-2], "thumbnails", path.name)
-    content = read_bytes(smaller, MOST_PICTURES)
-    if content is None:
-        content = read_bytes(folder / path, MOST_PICTURES)
-    if content is None:
-        return "there is no such file"
-    if not isinstance(content, bytes):
-        return content.reason
-    if len(content) > room:
-        return "the pictures before it take the room that this file has for them"
-    # A PNG begins with its signature and the chunk IHDR, whose first two numbers are width and height.
-    if content[:8] != b"\x89PNG\r\n\x1a\n" or content[12:16] != b"IHDR" or len(content) < 33:
-        return "it is no PNG"
-    width, height = struct.unpack(">II", content[16:24])
-    if width < 2 or width % 2 or not height:
-        return f"it does not hold two pictures side by side: width {width}"
-    return View(re.sub(r"^[0-9]{6}_", "", path.stem), width // 2, height, content)
 
 
 def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
