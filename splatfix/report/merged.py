@@ -73,7 +73,6 @@ def rows_of(group: Group) -> list[tuple[str, str]]:
         ("measured", group.measured),
         ("failed too", ", ".join(group.also)),
         ("in common", "; ".join(group.in_common)),
-        ("fix", f"{group.fix.title} (advised by {group.advised} of {len(group.certificates)})"),
     )
     return [(name, value) for name, value in rows if value]
 
@@ -101,7 +100,7 @@ def show(console: Console, document: MergeDocument) -> None:
         marked(console, VERDICTS[group.certificates[0].verdict].mark, f"{problem}: {escape(names)}", indent=0)
         for name, value in rows_of(group):
             prose(console, f"    {name}: ", escape(value))
-        show_todo(console, group.fix.steps, indent=4)
+        show_todo(console, group.fix, indent=4)
     for name, rows in not_read(document).items():
         section(console, f"{name} ({len(rows)})")
         for subject, reason in rows[:20]:  # the page has all

@@ -9,7 +9,7 @@ from msgspec import Struct
 from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import Unread
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step, run, say
 from splatfix.model.option import Options
 from splatfix.report.view import SUCCESS, VERDICTS, Problem, problems_of
 
@@ -58,13 +58,6 @@ class Cell(Struct, frozen=True):
         return sum(item.verdict is verdict for item in self.certificates)
 
 
-class Fix(Struct, frozen=True):
-    """What a certificate advises: the option of a diagnosis of the same environment, or what to do about a criterion."""
-
-    title: str
-    steps: tuple[Step, ...] = ()
-
-
 class Group(Struct, frozen=True, kw_only=True):
     """Certificates that are not of success, for one first problem."""
 
@@ -79,10 +72,8 @@ class Group(Struct, frozen=True, kw_only=True):
     """What else failed in them."""
     in_common: tuple[str, ...]
     """What two or more of them all have, and not every certified certificate: ``driver 535.183.01``."""
-    fix: Fix
-    """One for all."""
-    advised: int
-    """How many of the certificates themselves advise it; 0 where none has any advice."""
+    fix: tuple[Step, ...]
+    """One for all: what most of them advise."""
     certificates: tuple[Listed, ...]
 
 
@@ -117,31 +108,27 @@ class Summary(Struct, frozen=True):
     """None for one of success."""
     others: tuple[str, ...]
     """Codes of its other problems."""
-    fix: Fix | None
+    fix: tuple[Step, ...]
+    """What it advises; () where it advises nothing."""
 
 
 def summary_of(
     file: str, link: str, certificate: Certificate, options: Options | None, sha256: str = ""
 ) -> Summary:
     """Return what merging keeps of a certificate; ``options`` are what a diagnosis of the same environment advised."""
-    first, fix, problem = None, None, ""
-    codes: dict[str, None] = {}
+    problems, first, problem = problems_of(certificate), None, ""
     if certificate.verdict not in SUCCESS:
         unknown = Problem("run", "run", Criterion("no-reason-recorded", Outcome.UNDETERMINED, "", ""))
-        first, *others = problems_of(certificate) or [unknown]
-        fix, problem = _fix_of(options, first), f"{first.kind} {first.criterion.code}"
-        codes = dict.fromkeys(item.criterion.code for item in others)
-        codes.pop(first.criterion.code, None)
-    entry = Listed(
-        file,
-        link,
-        certificate.verdict,
-        certificate.level,
-        certificate.issued,
-        certificate.suite,
-        problem,
-        sha256,
-    )
+        first = next(iter(problems), unknown)
+        problem = f"{first.kind} {first.criterion.code}"
+    fix: tuple[Step, ...] = ()
+    if first and options and options.advice:
+        advised = (options.advice.option, *options.advice.also_needed)
+        fix = next((item.steps for item in advised if item), ())
+    elif first and first.criterion.advice:
+        fix = (say(first.criterion.advice),)
+    known = (certificate.verdict, certificate.level, certificate.issued, certificate.suite)
+    entry = Listed(file, link, *known, problem, sha256)
     environment = certificate.environment
     # certify writes the device behind the name, because a machine may have several GPUs of one name
     gpu = environment.get("GPU", "").removesuffix(f" ({certificate.device})")
@@ -151,18 +138,8 @@ def summary_of(
     stack = ": ".join(filter(None, (certificate.renderer, environment.get("renderer"))))
     cell = (gpu, driver, environment.get("torch", ""), stack)
     asked = {"renderer asked for": certificate.renderer, "suite": certificate.suite}
+    codes = dict.fromkeys(item.criterion.code for item in problems[1:])
     return Summary(entry, cell, {**environment, **asked, "GPU": gpu}, first, tuple(codes), fix)
-
-
-def _fix_of(options: Options | None, first: Problem) -> Fix | None:
-    """Return what a certificate advises: where a diagnosis explained its failure its option, or what is needed besides; else
-    what to do about the first problem."""
-    if options and options.advice:
-        if option := options.advice.option:
-            return Fix(option.title, option.steps)
-        for item in options.advice.also_needed:
-            return Fix(item.text, item.steps)
-    return Fix(first.criterion.advice) if first.criterion.advice else None
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -197,11 +174,10 @@ def merge(summaries: Sequence[Summary]) -> MergeDocument:
 
 
 def _group(kind: str, code: str, items: Sequence[Summary], certified: Sequence[Summary]) -> Group:
-    others = Counter(name for item in items for name in item.others)
-    advice = Counter(item.fix for item in items if item.fix is not None)
-    # one fix for all: what most of them advise
-    unadvised = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),))
-    fix, advised = next(iter(advice.most_common(1)), (unadvised, 0))
+    others = Counter(name for item in items for name in item.others if name != code)
+    advice = Counter(item.fix for item in items if item.fix)
+    unadvised = (run("splatfix", "diagnose", text="look for the cause where it failed"),)
+    fix, _ = next(iter(advice.most_common(1)), (unadvised, 0))
     first, *_ = (item.first.criterion for item in items if item.first)
     in_common = []
     for name, value in items[0].environment.items():
@@ -217,7 +193,6 @@ def _group(kind: str, code: str, items: Sequence[Summary], certified: Sequence[S
         also=tuple(name for name, _ in others.most_common()),
         in_common=tuple(in_common),
         fix=fix,
-        advised=advised,
         certificates=_failed_first(item.entry for item in items),
     )
 
