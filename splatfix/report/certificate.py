@@ -160,35 +160,22 @@ def markdown(document: CertificateDocument) -> str:
         # a fence longer than any in the text: nothing in it can end it
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         screen = Markup(f"{fence}text\n{text}\n{fence}")  # nosec B704 - inside a fence nothing is markup
-    return fill_in(
-        "certificate.md",
-        certificate=certificate,
-        sha256=document.sha256,
-        headline=view.headline(certificate.verdict, certificate.level, certificate.device),
-        view=view,
-        # not those of the diagnosis: "27 of 27" is about training
-        criteria=[item for run in certificate.scenes for item in run.criteria],
-        todo=view.what_to_do(certificate),
-        tables=view.tables(certificate),
-        screen=screen,
-    )
+    return fill_in("certificate.md", document=document, certificate=certificate, view=view, screen=screen)
 
 
 @writes(CertificateDocument, "github")
 def github(document: CertificateDocument) -> str:
-    """Return an annotation for the verdict where it is none that certifies, and one for each criterion that was not met."""
+    """Return an annotation for the verdict where it is none that certifies, and one for each problem."""
     certificate = document.certificate
     level = {Verdict.NOT_CERTIFIED: "error", Verdict.UNDETERMINED: "warning"}.get(certificate.verdict)
     if level is None:
         return ""
     lines = [annotation(level, certificate.verdict.value, certificate.summary, (certificate.summary,))]
-    runs = [("diagnosis", certificate.diagnosis), *((run.scene, run.criteria) for run in certificate.scenes)]
-    for where, criteria in runs:
-        for item in criteria:
-            if item.outcome is Outcome.FAILED:
-                text = f"{where}: {item.measured} (required: {item.required})"
-                texts = (item.measured, item.why, item.advice)
-                lines.append(
-                    annotation("error", item.code, "\n".join(filter(None, (text, item.advice))), texts)
-                )
+    for advice, problems in view.what_to_do(certificate).items():
+        for item in problems:
+            measured = f"{item.where}: {item.criterion.measured}"
+            message = "\n".join(filter(None, (measured, advice)))
+            lines.append(
+                annotation(level, item.criterion.code, message, (measured, item.criterion.why, advice))
+            )
     return "".join(lines)

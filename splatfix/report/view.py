@@ -106,6 +106,11 @@ def what_to_do(certificate: Certificate) -> dict[str, list[Problem]]:
     return todo
 
 
+def title_of(criterion: Criterion) -> str:
+    """Return a criterion's statement; of a check what it asks for, because the codes of checks name problems."""
+    return criterion.title or criterion.required
+
+
 def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
     """Return the headline of a certificate, which says where no GPU took part."""
     badge = VERDICTS[verdict]

@@ -9,7 +9,7 @@ from splatfix.report.forms import writes
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.templates import page
-from splatfix.report.wording import WORDS, title_of
+from splatfix.report.wording import WORDS
 
 _FITS = {
     True: Badge(Mark.GOOD, "runs"),
@@ -36,23 +36,17 @@ def certificate_page(document: CertificateDocument) -> str:
     binaries = [(item.path, item.code, *item.verdicts) for item in matrix.binaries]
     return page(
         "certificate.html",
+        document=document,
         certificate=certificate,
         view=view,
-        headline=view.headline(certificate.verdict, certificate.level, certificate.device),
         means=means,
         levels=levels,
         words=WORDS,
-        options=document.options,
-        todo=view.what_to_do(certificate),
-        outcomes=view.OUTCOMES,
-        title_of=title_of,
         scenes=read_scenes(certificate.scenes, Path(document.folder)),
-        tables=view.tables(certificate),
         matrix=matrix,
         binary_table=Table(("binary", "GPU code in it", *matrix.gpus), binaries),
         fits=_FITS,
         valid_for={**certificate.environment, "CUDA toolkits": ", ".join(named)}.items(),
         # sorted as pip freeze does, so that two pages can be compared
         packages=sorted(packages, key=str.lower),
-        sha256=document.sha256,
     )
