@@ -6,7 +6,7 @@ from rich.console import Console
 from splatfix.certify.model import Compared, Comparison, Outcome
 from splatfix.core.proof import Rung
 from splatfix.core.words import few
-from splatfix.report.console import escape, marked, prose, section, show_rows
+from splatfix.report.console import marked, pairs, section, show_rows
 from splatfix.report.forms import writes
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 from splatfix.report.templates import fill_in
@@ -96,8 +96,7 @@ def show(console: Console, difference: Difference) -> None:
     """Print the outcome, then each scene of B beside A's."""
     badge = _REPRODUCES[difference.reproduces.reached]
     marked(console, badge.mark, f"[bold]{badge.text}[/]", indent=0)
-    prose(console, "  A: ", escape(difference.a))
-    prose(console, "  B: ", escape(difference.b))
+    pairs(console, (("A", difference.a), ("B", difference.b)))
     section(console, TITLE)
     show_rows(console, table_of(difference.comparison))
 

@@ -126,6 +126,13 @@ def section(console: Console, title: str) -> None:
     console.print(f"\n[bold]{title}[/]")
 
 
+def pairs(console: Console, rows: Iterable[tuple[str, str]]) -> None:
+    """Print names with their values, below each other; without those that have none."""
+    for name, value in rows:
+        if value:
+            prose(console, f"  {escape(name):<13} ", escape(value))
+
+
 def notes(console: Console, texts: Iterable[str], indent: int = 0) -> None:
     """Print what the user should know although it stops nothing."""
     for text in texts:

@@ -16,7 +16,7 @@ from splatfix.core.words import beginning, counted
 from splatfix.model import Facts, Finding, Status
 from splatfix.model.option import Options
 from splatfix.report.annotations import annotation
-from splatfix.report.console import escape, marked, prose, section, show_todo, table
+from splatfix.report.console import escape, marked, pairs, prose, section, show_todo, table
 from splatfix.report.forms import writes
 from splatfix.report.marks import Mark
 from splatfix.report.options import show_suggestion
@@ -154,8 +154,7 @@ def show(console: Console, document: DiagnosisDocument, *, verbose: bool = False
     if failed and not verbose:
         prose(console, "  ", "; ".join(f"[bold]{name}[/] {escape(value)}" for name, value in rows))
         return
-    for name, value in rows:
-        prose(console, f"  [bold]{name:<13}[/]  ", escape(value))
+    pairs(console, rows)
 
 
 @writes(DiagnosisDocument, "github")

@@ -11,7 +11,7 @@ from splatfix.checks.scene.model import CheckedScene
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted, few
 from splatfix.model import Status
-from splatfix.report.console import escape, marked, prose, section, show_rows, table
+from splatfix.report.console import escape, marked, pairs, prose, section, show_rows, table
 from splatfix.report.diagnosis import MARKS, finding_json, show_finding
 from splatfix.report.forms import writes
 from splatfix.report.marks import Badge, Mark, Table, mark_of
@@ -144,7 +144,7 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
     memory = "not known"
     if checked.host_bytes is not None:
         memory = f"{checked.host_bytes / 2**30:.2f} GiB to load it with Inria's trainer (computed)"
-    facts = (
+    return (
         ("layout", scene.layout or "none"),
         ("images", f"{len(scene.images)} in the reconstruction, {counted(len(scene.present), 'file')}"),
         ("size", few([f"{width}x{height}" for width, height in sorted(sizes)])),
@@ -153,14 +153,12 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
         ("copies", few([f"images_{divisor}" for divisor in sorted(scene.copies)])),
         ("host memory", memory),
     )
-    return [(name, value) for name, value in facts if value]
 
 
 def show(console: Console, checked: CheckedScene) -> None:
     """Print one scene."""
     marked(console, mark_of(not checked.verdict), escape(headline(checked)), indent=0)
-    for name, value in facts_of(checked):
-        prose(console, f"  {name:<12}", escape(value))
+    pairs(console, facts_of(checked))
     for finding in checked.findings:
         show_finding(console, finding)
     if not checked.scene.images:

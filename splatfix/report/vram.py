@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from splatfix.budget.model import Budget, Expected, Phase, Verdict
-from splatfix.report.console import escape, marked, prose, section, table
+from splatfix.report.console import escape, marked, pairs, prose, section, table
 from splatfix.report.forms import writes
 from splatfix.report.marks import Bar, Mark, Part, Table
 from splatfix.report.templates import page
@@ -60,7 +60,14 @@ def with_error(phase: Phase | None) -> str:
 def sections(budget: Budget, *, verbose: bool) -> list[tuple[str, Part]]:
     """Return what is told below the headline, by title; with ``verbose`` also the parts of each phase, every setting and all
     sources, which are the last column of each table."""
-    peaks = []
+    need = budget.need
+    photos = f"{need.photos} photos of {need.width}x{need.height}"
+    if need.size_option:
+        photos += f" (at {need.size_option}: there is no prepared copy)"
+    count = f"{need.gaussians.typical:,.0f}" if need.gaussians.typical else _UNKNOWN
+    scene = budget.scene and f"{budget.scene} (scenes found: {budget.scenes}; the largest counts)"
+    peaks = [(need.stack, f"{photos}; {budget.unit}: {count}"), ("scene", scene)]
+    peaks.append(("calibrated", budget.calibration))
     for name, phase in budget.phases.items():
         peak = with_error(phase)
         if host := budget.host[name]:
@@ -101,17 +108,7 @@ def sections(budget: Budget, *, verbose: bool) -> list[tuple[str, Part]]:
 @writes(Budget)
 def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
     """Print a budget; with ``verbose`` the parts of each phase, every setting, and all sources."""
-    need = budget.need
     marked(console, _VERDICTS[budget.verdict][0], escape(headline(budget)), indent=0)
-    photos = f"{need.photos} photos of {need.width}x{need.height}"
-    if need.size_option:
-        photos += f" (at {need.size_option}: there is no prepared copy)"
-    count = f"{need.gaussians.typical:,.0f}" if need.gaussians.typical else _UNKNOWN
-    prose(console, "  ", escape(f"{need.stack}: {photos}; {budget.unit}: {count}"))
-    if budget.scene:
-        prose(console, "  ", escape(f"{budget.scene} (scenes found: {budget.scenes}; the largest counts)"))
-    if budget.calibration:
-        prose(console, "  calibrated: ", escape(budget.calibration))
     for title, part in sections(budget, verbose=verbose):
         section(console, title)
         if isinstance(part, Table):
@@ -119,8 +116,7 @@ def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
             for source in dict.fromkeys(row[-1] for row in part.rows):
                 prose(console, "  ", f"[dim]{escape(source)}[/]")
         else:
-            for name, text in part:
-                prose(console, f"  {escape(name):<10} ", escape(text))
+            pairs(console, part)
     if not verbose:
         console.print("[dim]Each part, every setting and all sources: --verbose[/]")
 

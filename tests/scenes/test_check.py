@@ -89,7 +89,7 @@ def test_points_that_cannot_be_read_are_not_called_none(
     FAULTS["points are words"][1](scene)
     show(Console(), judge(read_scene(scene)))
     text = capsys.readouterr().out
-    assert "points      not readable" in text and "its error message is not known" in text
+    assert "points        not readable" in text and "its error message is not known" in text
 
 
 def test_scenes_below_a_folder(tmp_path: Path) -> None:
