@@ -109,7 +109,7 @@ def show(console: Console, document: CertificateDocument, *, verbose: bool = Fal
         parts.append(f"{run.seconds:.0f} s")
         prose(console, f"  {mark.markup} {escape(run.scene):<10}  ", ", ".join(parts))
     for reason, names in view.skipped(certificate).items():
-        marked(console, Mark.NONE, f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
+        marked(console, Mark.NONE, f"[dim]{escape(names)}: skipped, {escape(reason)}[/]")
     for heading, content in view.tables(certificate).items():
         if verbose or (heading == view.KERNELS and not certificate.scenes):
             section(console, heading)

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from splatfix.certify.model import Verdict
 from splatfix.core.visible import visible
-from splatfix.core.words import counted, few
+from splatfix.core.words import counted, few, grouped
 from splatfix.report.console import escape, marked, prose, section, show_todo
 from splatfix.report.forms import writes
 from splatfix.report.marks import Badge, Mark, Table
-from splatfix.report.merging import Cell, Group, MergeDocument, natural
+from splatfix.report.merging import Group, MergeDocument, natural
 from splatfix.report.templates import fill_in, page
 from splatfix.report.view import VERDICTS
 
@@ -50,11 +50,8 @@ def badges(document: MergeDocument) -> Sequence[Badge]:
 
 def tables(document: MergeDocument) -> Mapping[str, Table]:
     """Return each stack's cells by its name: GPU, driver, and for each torch its cell, None where there is none."""
-    stacks: dict[str, list[Cell]] = {}
-    for cell in document.cells:
-        stacks.setdefault(cell.stack or "stack not recorded", []).append(cell)
     made = {}
-    for stack, cells in stacks.items():
+    for stack, cells in grouped(document.cells, lambda cell: cell.stack or "stack not recorded").items():
         # 2.9 before 2.13, as people read versions
         torches = sorted({cell.torch for cell in cells}, key=natural)
         by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
+from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import Unread
 from splatfix.core.step import Step, run, say
+from splatfix.core.words import grouped
 from splatfix.model.option import Options
 from splatfix.report.view import SUCCESS, VERDICTS, Problem, problems_of
 
@@ -104,10 +105,7 @@ class Summary(Struct, frozen=True):
     cell: tuple[str, str, str, str]
     """GPU, driver, torch and stack."""
     environment: Mapping[str, str]
-    first: Problem | None
-    """None for one of success."""
-    others: tuple[str, ...]
-    """Codes of its other problems."""
+    problems: Sequence[Problem]
     fix: tuple[Step, ...]
     """What it advises; () where it advises nothing."""
 
@@ -116,17 +114,15 @@ def summary_of(
     file: str, link: str, certificate: Certificate, options: Options | None, sha256: str = ""
 ) -> Summary:
     """Return what merging keeps of a certificate; ``options`` are what a diagnosis of the same environment advised."""
-    problems, first, problem = problems_of(certificate), None, ""
-    if certificate.verdict not in SUCCESS:
-        unknown = Problem("run", "run", Criterion("no-reason-recorded", Outcome.UNDETERMINED, "", ""))
-        first = next(iter(problems), unknown)
-        problem = f"{first.kind} {first.criterion.code}"
+    problems, problem = problems_of(certificate), ""
     fix: tuple[Step, ...] = ()
-    if first and options and options.advice:
-        advised = (options.advice.option, *options.advice.also_needed)
-        fix = next((item.steps for item in advised if item), ())
-    elif first and first.criterion.advice:
-        fix = (say(first.criterion.advice),)
+    for first in problems[:1]:
+        problem = f"{first.kind} {first.criterion.code}"
+        if options and options.advice:
+            advised = (options.advice.option, *options.advice.also_needed)
+            fix = next((item.steps for item in advised if item), ())
+        elif first.criterion.advice:
+            fix = (say(first.criterion.advice),)
     known = (certificate.verdict, certificate.level, certificate.issued, certificate.suite)
     entry = Listed(file, link, *known, problem, sha256)
     environment = certificate.environment
@@ -138,8 +134,7 @@ def summary_of(
     stack = ": ".join(filter(None, (certificate.renderer, environment.get("renderer"))))
     cell = (gpu, driver, environment.get("torch", ""), stack)
     asked = {"renderer asked for": certificate.renderer, "suite": certificate.suite}
-    codes = dict.fromkeys(item.criterion.code for item in problems[1:])
-    return Summary(entry, cell, {**environment, **asked, "GPU": gpu}, first, tuple(codes), fix)
+    return Summary(entry, cell, {**environment, **asked, "GPU": gpu}, problems, fix)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -153,32 +148,30 @@ def natural(name: str) -> list[tuple[int, str]]:
 def merge(summaries: Sequence[Summary]) -> MergeDocument:
     """Return the matrix and the groups of all certificates."""
     counts = Counter(item.entry.verdict for item in summaries)
-    cells: dict[tuple[str, str, str, str], list[Listed]] = {}
-    groups: dict[tuple[str, str], list[Summary]] = {}
-    for item in summaries:
-        cells.setdefault(item.cell, []).append(item.entry)
-        if item.first:
-            groups.setdefault((item.first.kind, item.first.criterion.code), []).append(item)
+    cells = grouped(summaries, lambda item: item.cell)
     # the stack first, which is the last part of a cell
     ordered = sorted(cells, key=lambda cell: [*map(natural, (cell[-1], *cell[:-1]))])
+    groups = grouped((item for item in summaries if item.problems), lambda item: item.entry.problem)
     # what trained nothing shows nothing about a training that failed
     trained = [item for item in summaries if item.entry.verdict in SUCCESS and not item.entry.remark]
     return MergeDocument(
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
         cells=tuple(Cell(*cell, _failed_first(cells[cell])) for cell in ordered),
         groups=tuple(
-            _group(*problem, items, trained)
-            for problem, items in sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+            _group(groups[problem], trained)
+            for problem in sorted(groups, key=lambda problem: (-len(groups[problem]), problem))
         ),
     )
 
 
-def _group(kind: str, code: str, items: Sequence[Summary], certified: Sequence[Summary]) -> Group:
-    others = Counter(name for item in items for name in item.others if name != code)
+def _group(items: Sequence[Summary], certified: Sequence[Summary]) -> Group:
+    first = items[0].problems[0]
+    code = first.criterion.code
+    codes = ({problem.criterion.code for problem in item.problems} for item in items)
+    others = Counter(name for names in codes for name in names if name != code)
     advice = Counter(item.fix for item in items if item.fix)
     unadvised = (run("splatfix", "diagnose", text="look for the cause where it failed"),)
     fix, _ = next(iter(advice.most_common(1)), (unadvised, 0))
-    first, *_ = (item.first.criterion for item in items if item.first)
     in_common = []
     for name, value in items[0].environment.items():
         all_have_it = all(item.environment.get(name) == value for item in items)
@@ -186,18 +179,18 @@ def _group(kind: str, code: str, items: Sequence[Summary], certified: Sequence[S
         if len(items) > 1 and value and all_have_it and others_certified:
             in_common.append(f"{name} {value}")
     return Group(
-        kind=kind,
+        kind=first.kind,
         code=code,
-        means=first.why,
-        measured=first.measured,
-        also=tuple(name for name, _ in others.most_common()),
+        means=first.criterion.why,
+        measured=first.criterion.measured,
+        also=tuple(name for name, _ in sorted(others.items(), key=lambda pair: (-pair[1], pair[0]))),
         in_common=tuple(in_common),
         fix=fix,
-        certificates=_failed_first(item.entry for item in items),
+        certificates=_failed_first(items),
     )
 
 
-def _failed_first(entries: Iterable[Listed]) -> tuple[Listed, ...]:
+def _failed_first(items: Iterable[Summary]) -> tuple[Listed, ...]:
     """Return them as people look for them: what failed, and the newest of it, comes first."""
-    newest = sorted(entries, key=lambda item: item.issued, reverse=True)
+    newest = sorted((item.entry for item in items), key=lambda item: item.issued, reverse=True)
     return tuple(sorted(newest, key=lambda item: list(VERDICTS).index(item.verdict)))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from rich.console import Console
 
 from splatfix.core.step import Step
-from splatfix.core.words import few
+from splatfix.core.words import few, grouped
 from splatfix.model import Considered
 from splatfix.model.option import OptionKind, Options, Plan
 from splatfix.model.steps import BuildWheel, InstallStep, PlannedStep
@@ -65,10 +65,8 @@ def show_options(console: Console, options: Options) -> None:
         show_steps(console, option)
         show_reasons(console, option)
     # one missing toolkit rules out several options: its reason stands once
-    titles_by_reason: dict[str, list[str]] = {}
-    for item in options.rejected:
-        titles_by_reason.setdefault(item.rejected_because, []).append(item.title)
-    rejected = [Considered("; ".join(titles), reason) for reason, titles in titles_by_reason.items()]
+    reasons = grouped(options.rejected, lambda item: item.rejected_because)
+    rejected = [Considered("; ".join(item.title for item in items), why) for why, items in reasons.items()]
     show_rejected(console, "\nNot applicable", rejected)
     notes(console, options.notes)
 
@@ -126,12 +124,9 @@ def show_reasons(console: Console, option: Plan) -> None:
         prose(console, "     [magenta]not known:[/] ", escape(text))
     if option.proves:
         prose(console, "     [dim]verifiable here:[/] ", ", ".join(rung.value for rung in option.proves))
-    rungs_by_limit: dict[str, list[str]] = {}
-    for limit in option.cannot_prove:
-        rungs_by_limit.setdefault(limit.why, []).append(limit.rung.value)
-    for limitation, rungs in rungs_by_limit.items():
-        text = f"{', '.join(rungs)} [dim]({escape(limitation)})[/]"
-        prose(console, "     [dim]not verifiable here:[/] ", text)
+    for why, limits in grouped(option.cannot_prove, lambda limit: limit.why).items():
+        rungs = ", ".join(limit.rung.value for limit in limits)
+        prose(console, "     [dim]not verifiable here:[/] ", f"{rungs} [dim]({escape(why)})[/]")
 
 
 def show_rejected(console: Console, title: str, rejected: Sequence[Considered]) -> None:

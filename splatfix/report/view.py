@@ -18,7 +18,7 @@ from splatfix.certify.model import (
     first_causes,
     vagueness,
 )
-from splatfix.core.words import few
+from splatfix.core.words import few, grouped
 from splatfix.report import comparison
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 from splatfix.report.wording import WORDS
@@ -87,7 +87,9 @@ def problems_of(certificate: Certificate) -> list[Problem]:
         if getattr(certificate, code):
             ended.append(_problem("run", code, certificate.summary, advice="run it again"))
     failed = [item for item in judged if item.criterion.outcome is Outcome.FAILED]
-    return [*failed, *ended, *(item for item in judged if item.criterion.outcome is Outcome.UNDETERMINED)]
+    open_ones = [item for item in judged if item.criterion.outcome is Outcome.UNDETERMINED]
+    unknown = _problem("run", "no-reason-recorded", certificate.summary, Outcome.UNDETERMINED)
+    return [*failed, *ended, *open_ones] or [unknown]
 
 
 def _problem(
@@ -99,11 +101,9 @@ def _problem(
 def what_to_do(certificate: Certificate) -> dict[str, list[Problem]]:
     """Return the problems by what to do about them, "" where only a diagnosis can tell."""
     problems = [item for item in problems_of(certificate) if item.kind != "run"]
-    todo: dict[str, list[Problem]] = {}
     # a level fails by what it consists of; only without that it speaks for itself
-    for item in [item for item in problems if item.kind != "level"] or problems:
-        todo.setdefault(item.criterion.advice, []).append(item)
-    return todo
+    problems = [item for item in problems if item.kind != "level"] or problems
+    return grouped(problems, lambda item: item.criterion.advice)
 
 
 def title_of(criterion: Criterion) -> str:
@@ -133,12 +133,10 @@ def scope(certificate: Certificate) -> str:
     return f"With {', '.join(f'{name} {value}' for name, value in parts.items() if value)}."
 
 
-def skipped(certificate: Certificate) -> dict[str, list[str]]:
+def skipped(certificate: Certificate) -> dict[str, str]:
     """Return the skipped scenes by reason: mostly one reason holds for all of them."""
-    scenes: dict[str, list[str]] = {}
-    for item in certificate.skipped:
-        scenes.setdefault(item.reason, []).append(item.scene)
-    return scenes
+    reasons = grouped(certificate.skipped, lambda item: item.reason)
+    return {reason: ", ".join(item.scene for item in items) for reason, items in reasons.items()}
 
 
 def scene_badge(run: SceneRun) -> Badge:
