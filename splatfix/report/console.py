@@ -32,21 +32,27 @@ _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"(?:\\.|[^"\\])*")+""")
 @cache
 def out() -> Console:
     """Return standard output: plain when it is no terminal, and then every line is whole."""
-    return _console(to_stderr=False)
+    return _Console()
 
 
 @cache
 def err() -> Console:
     """Return standard error: errors and progress, so that ``--json`` on standard output stays pure."""
-    return _console(to_stderr=True)
+    return _Console(stderr=True)
 
 
 class _Console(Console):
     """Shows what a terminal would obey, hide or reorder; only rich's own styles and cursor movements go out as they are.
     Whatever came here unescaped is caught, so nothing depends on every caller."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, emoji=False, **options)
+    def __init__(self, *, width: int | None = None, **options: Any) -> None:
+        # rich takes COLUMNS=0 and COLUMNS=wide for a width, and a pipe for 80 columns
+        columns = os.environ.get("COLUMNS", "")
+        if width is None and columns.isdecimal():
+            width = int(columns) or None
+        super().__init__(highlight=False, emoji=False, width=width, **options)
+        if width is None and not self.is_terminal:
+            self.width = 1 << 16  # grep and people who read a log want the lines unbroken
 
     def render_str(self, text: str, **options: Any) -> Text:
         # before rich drops bells and carriage returns from it
@@ -62,17 +68,6 @@ class _Console(Console):
 
 
 _LAYOUT = "\n\t"
-
-
-def _console(*, to_stderr: bool) -> Console:
-    # rich takes COLUMNS=0 and COLUMNS=wide for a width, and a pipe for 80 columns
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return _Console(stderr=to_stderr, width=int(columns))
-    console = _Console(stderr=to_stderr)
-    if not console.is_terminal:
-        console.width = 1 << 16  # grep and people who read a log want the lines unbroken
-    return console
 
 
 def page(file: IO[str], width: int, **options: Any) -> Console:

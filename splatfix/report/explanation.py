@@ -57,14 +57,14 @@ def show(console: Console, document: ExplanationDocument) -> None:
         doubt = "this is the likeliest cause, and the log does not settle it."
         prose(console, "", f"[bold yellow]Not certain[/]: {doubt}")
     for cause in document.causes[:1]:
-        prose(console, "", f"[bold red]{escape(cause.name)}[/] {_share(cause)}: {escape(cause.why)}")
+        prose(console, "", f"[bold red]{escape(cause.name)}[/] ({cause.confidence:.0%}): {escape(cause.why)}")
         lines = [(str(number), line) for number, line in zip(cause.line_numbers, cause.lines, strict=True)]
     for number, line in lines:
         prose(console, f"    [dim]{number:>6}[/]  ", escape(line.strip()))
     for cause in document.causes[:1]:
         show_todo(console, cause.fix, indent=2)
     for cause in document.causes[1:4]:
-        named = f"{escape(cause.name)} {_share(cause)}."
+        named = f"{escape(cause.name)} ({cause.confidence:.0%})."
         if cause.consequence_of:
             prose(console, "  ", f"[dim]a consequence of {cause.consequence_of}: {named}[/]")
         else:
@@ -87,7 +87,3 @@ def _show_classes(console: Console, classes: Sequence[KnownClass]) -> None:
     prose(console, "  ", f"Wordings known: {item.wordings}, from:")
     for source in item.sources:
         prose(console, "    ", f"[dim]{escape(source)}[/]")
-
-
-def _share(cause: FailureCause) -> str:
-    return f"[dim]({100 * cause.confidence:.0f} %)[/]"

@@ -5,6 +5,7 @@ What a result is called, how a number is written and which rows a table has is d
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from msgspec import Struct
 
@@ -18,11 +19,13 @@ from splatfix.certify.model import (
     first_causes,
     vagueness,
 )
+from splatfix.core.toml import table_beside
 from splatfix.core.words import few, grouped
 from splatfix.report import comparison
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.wording import WORDS
 
+WORDS: Mapping[str, Any] = table_beside(__file__, "wording.toml")
+"""What a reader who never saw a certificate needs: what a verdict means, and a few words explained."""
 OUTCOMES = {
     Outcome.FAILED: Badge(Mark.BAD, "failed"),
     Outcome.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
@@ -104,11 +107,6 @@ def what_to_do(certificate: Certificate) -> dict[str, list[Problem]]:
     # a level fails by what it consists of; only without that it speaks for itself
     problems = [item for item in problems if item.kind != "level"] or problems
     return grouped(problems, lambda item: item.criterion.advice)
-
-
-def title_of(criterion: Criterion) -> str:
-    """Return a criterion's statement; of a check what it asks for, because the codes of checks name problems."""
-    return criterion.title or criterion.required
 
 
 def headline(verdict: Verdict, level: int | None, device: str) -> Badge:

@@ -20,8 +20,7 @@ from splatfix.model import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.certificate import CertificateDocument, markdown, show
 from splatfix.report.forms import FORMS
 from splatfix.report.html.certificate import certificate_page
-from splatfix.report.view import legend, row, tables
-from splatfix.report.wording import WORDS
+from splatfix.report.view import WORDS, legend, row, tables
 from tests.certify.conftest import RESULT as RECORDED
 from tests.certify.conftest import trained
 from tests.files import assert_golden

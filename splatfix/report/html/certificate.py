@@ -9,7 +9,6 @@ from splatfix.report.forms import writes
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.templates import page
-from splatfix.report.wording import WORDS
 
 _FITS = {
     True: Badge(Mark.GOOD, "runs"),
@@ -22,12 +21,12 @@ _FITS = {
 def certificate_page(document: CertificateDocument) -> str:
     """Return a certificate as one HTML file, with the options of a diagnosis where one explains a failed certification."""
     certificate, facts, matrix = document.certificate, document.facts, document.matrix
-    means, levels = WORDS["verdicts"][certificate.verdict.value], WORDS["levels"]
+    means, levels = view.WORDS["verdicts"][certificate.verdict.value], view.WORDS["levels"]
     if certificate.verdict is Verdict.CERTIFIED:
-        means = WORDS["run_levels"].get(str(certificate.level), means)
+        means = view.WORDS["run_levels"].get(str(certificate.level), means)
     # without a GPU there is no driver and no toolkit that could fit or not
     if certificate.device == "cpu":
-        levels = levels | WORDS["levels_on_the_cpu"]
+        levels = levels | view.WORDS["levels_on_the_cpu"]
     # what of the machine a certificate's own environment does not tell
     named = [
         f"{item.version or 'version not known'} in {item.root}" for item in facts.machine.toolkits.value or ()
@@ -41,7 +40,6 @@ def certificate_page(document: CertificateDocument) -> str:
         view=view,
         means=means,
         levels=levels,
-        words=WORDS,
         scenes=read_scenes(certificate.scenes, Path(document.folder)),
         matrix=matrix,
         binary_table=Table(("binary", "GPU code in it", *matrix.gpus), binaries),

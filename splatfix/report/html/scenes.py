@@ -108,7 +108,24 @@ def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
     yield chart("PSNR", "dB", iterations, quality, resets=resets, from_zero=False, note=psnr_note)
     sizes = {"Gaussians": [row.gaussians for row in rows]}
     yield chart("Gaussians", "", iterations, sizes)
-    yield from _memory(iterations, rows, record)
+    columns: dict[str, Values] = {
+        "resident": [row.rss_gb for row in rows],
+        "allocated on the GPU": [row.vram_allocated_gb for row in rows],
+        "reserved on the GPU": [row.vram_reserved_gb for row in rows],
+    }
+    series = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+    # the limit of a container or cgroup, where it is lower than the machine's memory
+    title, limit = "Memory", record.memory.limit
+    if any(columns["allocated on the GPU"]):
+        title, limit = "GPU memory", record.machine.gpu_memory
+    memory_note = "How much memory there is, is not known."
+    if series and limit and limit > 0:
+        memory = limit / 2**30
+        peak = max(value for values in series.values() for value in values if value is not None)
+        memory_note = f"Peak {shown(peak)} of {shown(memory)} GiB, {peak / memory:.1%}."
+        memory_note += f" Above {FULL:.0%} of it, {shown(FULL * memory)} GiB, training is many times slower."
+    if series:
+        yield chart(title, "GiB", iterations, series, note=memory_note)
     # the two that are the renderer's come first, the others as the trainer wrote them
     names = ("forward", "backward", *dict.fromkeys(name for row in rows for name in row.ms))
     phases = {name: [row.ms.get(name) for row in rows] for name in names}
@@ -120,25 +137,3 @@ def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
         if not record.memory.cuda:  # there CUDA events measure it
             note += " This is wall time, in which other programs of the machine count too."
         yield chart("Time per iteration", "ms", iterations, named, note=note)
-
-
-def _memory(iterations: Sequence[int], rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
-    columns: dict[str, Values] = {
-        "resident": [row.rss_gb for row in rows],
-        "allocated on the GPU": [row.vram_allocated_gb for row in rows],
-        "reserved on the GPU": [row.vram_reserved_gb for row in rows],
-    }
-    series = {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    if not series:
-        return
-    # the limit of a container or cgroup, where it is lower than the machine's memory
-    title, limit = "Memory", record.memory.limit
-    if any(columns["allocated on the GPU"]):
-        title, limit = "GPU memory", record.machine.gpu_memory
-    note = "How much memory there is, is not known."
-    if limit and limit > 0:
-        memory = limit / 2**30
-        peak = max(value for values in series.values() for value in values if value is not None)
-        note = f"Peak {shown(peak)} of {shown(memory)} GiB, {peak / memory:.1%}."
-        note += f" Above {FULL:.0%} of it, {shown(FULL * memory)} GiB, training is many times slower."
-    yield chart(title, "GiB", iterations, series, note=note)
