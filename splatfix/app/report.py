@@ -23,8 +23,14 @@ from splatfix.core.reading import Unread
 from splatfix.report.certificate import StoredDocument
 from splatfix.report.comparison import Difference
 from splatfix.report.forms import ENVELOPE, envelope
-from splatfix.report.merged import comma_separated, markdown, merged_page
-from splatfix.report.merging import MergeDocument, RefusedLane, summary_of
+from splatfix.report.merging import (
+    MergeDocument,
+    RefusedLane,
+    comma_separated,
+    markdown,
+    merged_page,
+    summary_of,
+)
 from splatfix.report.merging import merge as merged
 
 PAGE, TEXT, ROWS, DATA = "certificates.html", "certificates.md", "certificates.csv", "certificates.json"

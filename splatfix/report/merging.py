@@ -1,18 +1,28 @@
-"""Many certificates as one matrix (GPU, driver, torch, stack), and their failures grouped by what failed first."""
+"""Many certificates as one matrix (GPU, driver, torch, stack), and their failures grouped by what failed first: in every form."""
 
+import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from rich.console import Console
 
 from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import Unread
 from splatfix.core.step import Step, run, say
-from splatfix.core.words import grouped
+from splatfix.core.visible import visible
+from splatfix.core.words import counted, few, grouped
 from splatfix.model.option import Options
+from splatfix.report.console import escape, marked, pairs, prose, section, show_todo
+from splatfix.report.forms import writes
+from splatfix.report.marks import Badge, Mark, Table
+from splatfix.report.templates import fill_in, page
 from splatfix.report.view import SUCCESS, VERDICTS, Problem, problems_of
+
+_COLUMNS = ("file", "sha256", "verdict", "issued", "gpu", "driver", "torch", "stack", "suite", "problem")
 
 
 class Listed(Struct, frozen=True):
@@ -77,6 +87,16 @@ class Group(Struct, frozen=True, kw_only=True):
     """One for all: what most of them advise."""
     certificates: tuple[Listed, ...]
 
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """What is known of it, by name."""
+        return [
+            ("what it means", self.means),
+            ("measured", self.measured),
+            ("failed too", ", ".join(self.also)),
+            ("in common", "; ".join(self.in_common)),
+        ]
+
 
 class RefusedLane(Struct, frozen=True):
     """A container lane that gave no certificate, and what was said."""
@@ -96,6 +116,49 @@ class MergeDocument(Struct, frozen=True, kw_only=True):
     refused: tuple[RefusedLane, ...] = ()
     files: tuple[str, ...] = ()
     """What was written: the page, Markdown, rows and data; () where there was nothing to list."""
+
+    @property
+    def title(self) -> str:
+        """``160 certificates``."""
+        return counted(sum(self.verdicts.values()), "certificate")
+
+    @property
+    def badges(self) -> Sequence[Badge]:
+        """How many there are of each verdict that occurs: ``3 not certified``."""
+        listed = [entry for cell in self.cells for entry in cell.certificates]
+        untrained = sum(entry.verdict is Verdict.CERTIFIED and bool(entry.remark) for entry in listed)
+        found = []
+        for verdict, badge in VERDICTS.items():
+            number, remark = self.verdicts[verdict.value], ""
+            if verdict is Verdict.CERTIFIED and untrained:
+                remark = f", {untrained} of them without training"
+            if number:
+                found.append(Badge(badge.mark, f"{number} {badge.text}{remark}"))
+        return found
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """Each stack's cells by its name: GPU, driver, and for each torch its cell, None where there is none."""
+        made = {}
+        for stack, cells in grouped(self.cells, lambda cell: cell.stack or "stack not recorded").items():
+            # 2.9 before 2.13, as people read versions
+            torches = sorted({cell.torch for cell in cells}, key=natural)
+            by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
+            rows = []
+            for gpu, driver in dict.fromkeys((cell.gpu, cell.driver) for cell in cells):
+                rows.append((gpu, driver, *(by_place.get((gpu, driver, torch)) for torch in torches)))
+            named = (torch or "torch not recorded" for torch in torches)
+            made[stack] = Table(("GPU", "driver", *named), rows)
+        return made
+
+    @property
+    def not_read(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """What gave no certificate, by name with the reason, below a title."""
+        titles = {
+            "Lanes without a certificate": [(lane.lane, lane.error.what) for lane in self.refused],
+            "Not read": [(file.path, file.reason) for file in self.unreadable],
+        }
+        return {title: rows for title, rows in titles.items() if rows}
 
 
 class Summary(Struct, frozen=True):
@@ -194,3 +257,53 @@ def _failed_first(items: Iterable[Summary]) -> tuple[Listed, ...]:
     """Return them as people look for them: what failed, and the newest of it, comes first."""
     newest = sorted((item.entry for item in items), key=lambda item: item.issued, reverse=True)
     return tuple(sorted(newest, key=lambda item: list(VERDICTS).index(item.verdict)))
+
+
+@writes(MergeDocument)
+def show(console: Console, document: MergeDocument) -> None:
+    """Print how many there are of each verdict, the groups with their fix, and what could not be read."""
+    verdicts = ", ".join(badge.text for badge in document.badges) or "none"
+    prose(console, "", f"[bold]{document.title}[/]: {verdicts}", hang=2)
+    for written in document.files[:1]:
+        prose(console, "  Matrix: ", escape(written))
+    for group in document.groups:
+        console.print()
+        problem = f"[bold]{escape(f'{group.kind} {group.code}')}[/] in {len(group.certificates)}"
+        names = few([entry.name for entry in group.certificates], 3)
+        marked(console, VERDICTS[group.certificates[0].verdict].mark, f"{problem}: {escape(names)}", indent=0)
+        pairs(console, group.rows)
+        show_todo(console, group.fix, indent=4)
+    for name, rows in document.not_read.items():
+        section(console, f"{name} ({len(rows)})")
+        for subject, reason in rows[:20]:  # the page has all
+            marked(console, Mark.UNSURE, f"{escape(subject)}: {escape(reason)}")
+
+
+@writes(MergeDocument, "markdown")
+def markdown(document: MergeDocument) -> str:
+    """Return the same as Markdown, with the tables; links are relative to the folder of the merged report."""
+    return fill_in("certificates.md", document=document, verdicts=VERDICTS, most_links=5)
+
+
+@writes(MergeDocument, "html")
+def merged_page(document: MergeDocument) -> str:
+    """Return the same as one HTML file; the data lies beside it."""
+    return page("certificates.html", document=document, verdicts=VERDICTS, most_links=20)
+
+
+@writes(MergeDocument, "csv")
+def comma_separated(document: MergeDocument) -> str:
+    """Return a row for each certificate, and of what gave none its name and why, as RFC 4180 has them. What a spreadsheet would
+    run as a formula has an apostrophe before it (OWASP, CSV injection): names are a stranger's."""
+    rows: list[Sequence[str]] = [_COLUMNS]
+    for cell in document.cells:
+        for entry in cell.certificates:
+            begins = (entry.file, entry.sha256, entry.verdict.value, entry.issued)
+            rows.append((*begins, cell.gpu, cell.driver, cell.torch, cell.stack, entry.suite, entry.problem))
+    for missing in document.not_read.values():
+        rows += [(name, *("" for _ in _COLUMNS[2:]), reason) for name, reason in missing]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for row in rows:
+        writer.writerow([re.sub(r"\A(?=[=+\-@\t\r])", "'", visible(value)) for value in row])
+    return text.getvalue()

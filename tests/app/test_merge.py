@@ -14,8 +14,16 @@ from splatfix.core.codec import from_json, to_json
 from splatfix.core.reading import Unread
 from splatfix.core.step import Command, run, say
 from splatfix.model.option import Advice, OptionKind, Options, Plan
-from splatfix.report.merged import markdown, merged_page, show, tables
-from splatfix.report.merging import Group, MergeDocument, Summary, merge, summary_of
+from splatfix.report.merging import (
+    Group,
+    MergeDocument,
+    Summary,
+    markdown,
+    merge,
+    merged_page,
+    show,
+    summary_of,
+)
 from tests.certify.conftest import RESULT
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
@@ -75,7 +83,7 @@ def test_every_certificate_is_in_one_cell_and_failures_are_grouped_by_what_faile
     assert found.verdicts == {
         verdict.value: sum(item["verdict"] == verdict.value for item in lab) for verdict in Verdict
     }
-    (gsplat, table), (inria, _) = tables(found).items()
+    (gsplat, table), (inria, _) = found.tables.items()
     assert gsplat.startswith("gsplat: ") and inria.startswith("inria: ")
     assert table.headers[2:] == TORCHES, "2.9 comes before 2.11"
     gpu, driver, *cells = table.rows[0]

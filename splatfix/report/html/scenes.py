@@ -118,14 +118,14 @@ def charts(rows: Sequence[Line], record: TrainingRecord) -> Iterator[Markup]:
     title, limit = "Memory", record.memory.limit
     if any(columns["allocated on the GPU"]):
         title, limit = "GPU memory", record.machine.gpu_memory
-    memory_note = "How much memory there is, is not known."
-    if series and limit and limit > 0:
-        memory = limit / 2**30
-        peak = max(value for values in series.values() for value in values if value is not None)
-        memory_note = f"Peak {shown(peak)} of {shown(memory)} GiB, {peak / memory:.1%}."
-        memory_note += f" Above {FULL:.0%} of it, {shown(FULL * memory)} GiB, training is many times slower."
     if series:
-        yield chart(title, "GiB", iterations, series, note=memory_note)
+        note = "How much memory there is, is not known."
+        if limit and limit > 0:
+            memory = limit / 2**30
+            peak = max(value for values in series.values() for value in values if value is not None)
+            note = f"Peak {shown(peak)} of {shown(memory)} GiB, {peak / memory:.1%}."
+            note += f" Above {FULL:.0%} of it, {shown(FULL * memory)} GiB, training is many times slower."
+        yield chart(title, "GiB", iterations, series, note=note)
     # the two that are the renderer's come first, the others as the trainer wrote them
     names = ("forward", "backward", *dict.fromkeys(name for row in rows for name in row.ms))
     phases = {name: [row.ms.get(name) for row in rows] for name in names}

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.report.merged import merged_page
-from splatfix.report.merging import merge
+from splatfix.report.merging import merge, merged_page
 from tests.app.test_merge import BASE, summary
 from tests.report.certificates import varied
 from tests.report.html.browser import PROGRAM, Page, browser
