@@ -8,7 +8,7 @@ from rich.console import Console
 
 from splatfix.core.step import Step
 from splatfix.core.words import counted
-from splatfix.install.journal import Entry, EntryStatus
+from splatfix.install.journal import Entry
 from splatfix.install.outcome import (
     CachedWheel,
     FetchedSubmodule,
@@ -172,26 +172,19 @@ def show_revert(console: Console, document: RevertDocument) -> None:
             head = "[bold]Would revert"
         prose(console, "", f"{head} {escape(outcome.entry)}[/] in {escape(outcome.prefix)}", hang=2)
         for item in outcome.items:
-            left_alone = item.source and item.notes
-            if not left_alone:
+            if not (item.source and item.notes):  # else it was left alone
                 prose(console, "  ", escape(_restored(item)))
             _show_kept(console, item.kept)
             notes(console, item.notes, indent=2)
         notes(console, outcome.notes, indent=2)
     show_todo(console, document.next_steps, indent=2)
+    rows = []
     for entry in entries:
-        request = entry.request
-        line = f"{entry.id}  {entry.status.value:<11}  {request.get('backend', '')} {request.get('subjects', '')}"
         # a forced mismatch of CUDA versions is remembered: it may be why something crashes months later
-        if request.get("cuda_mismatch"):
-            line += f"  forced: {request['cuda_mismatch']}"
-        if entry.status is EntryStatus.DONE and not entry.changes:
-            line += "  already up to date"
-        text = escape(line)
-        if entry.error:
-            text += f"  [dim]{escape(entry.error)}[/]"
-        prose(console, "", text, hang=4)
-        _show_kept(console, entry.kept)
+        asked = [str(entry.request.get(name) or ABSENT) for name in ("backend", "subjects", "cuda_mismatch")]
+        rows.append((entry.id, entry.status.value, *asked, entry.error or ABSENT))
+    show_rows(console, Table(("entry", "state", "backend", "installed", "forced", "error"), rows))
+    _show_kept(console, [kept for entry in entries for kept in entry.kept])
 
 
 def _show_kept(console: Console, kept: Sequence[Kept]) -> None:
