@@ -23,9 +23,14 @@ from splatfix.core.reading import Unread
 from splatfix.report.certificate import StoredDocument
 from splatfix.report.comparison import Difference
 from splatfix.report.forms import ENVELOPE, envelope
-from splatfix.report.html.matrix import matrix_page
-from splatfix.report.merged import comma_separated, markdown
-from splatfix.report.merging import MergeDocument, RefusedLane, summary_of
+from splatfix.report.merging import (
+    MergeDocument,
+    RefusedLane,
+    comma_separated,
+    markdown,
+    merged_page,
+    summary_of,
+)
 from splatfix.report.merging import merge as merged
 
 PAGE, TEXT, ROWS, DATA = "certificates.html", "certificates.md", "certificates.csv", "certificates.json"
@@ -130,7 +135,7 @@ def merge(
     document = replace(document, files=tuple(str(out / name) for name in names))
     make_folder(out)
     set_aside(out, names)
-    write_text(out / PAGE, matrix_page(document))
+    write_text(out / PAGE, merged_page(document))
     write_text(out / TEXT, markdown(document))
     write_text(out / ROWS, comma_separated(document))
     write_json(out / DATA, envelope("report merge", Exit.OK, to_json(document)))

@@ -1,6 +1,9 @@
 """Numbers and lists in sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+Item, Key = TypeVar("Item"), TypeVar("Key")
 
 
 def counted(number: float, noun: str) -> str:
@@ -31,3 +34,11 @@ def beginning(text: str, most: int = 400) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most].rpartition(' ')[0] or text[:most]} ... ({len(text)} characters in all)"
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items by what they share, such as a reason that holds for most of them."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

@@ -10,18 +10,17 @@ from markupsafe import Markup
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, Verdict
+from splatfix.certify.model import Certificate, Outcome, Verdict
 from splatfix.context.model import BinaryMatrix
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.model import Facts
 from splatfix.model.option import Options
-from splatfix.report import comparison, view
+from splatfix.report import view
 from splatfix.report.annotations import annotation
-from splatfix.report.comparison import show_baseline
-from splatfix.report.console import escape, marked, page, prose, section, shorten_home, show_todo
+from splatfix.report.console import escape, marked, page, prose, section, shorten_home, show_rows, show_todo
 from splatfix.report.forms import writes
-from splatfix.report.marks import ABSENT, Badge, Mark
+from splatfix.report.marks import Badge, Mark
 from splatfix.report.options import show_suggestion
 from splatfix.report.templates import fill_in
 
@@ -72,8 +71,7 @@ class StoredDocument(CertificateDocument, frozen=True, kw_only=True):
 
 @writes(CertificateDocument)
 def show(console: Console, document: CertificateDocument, *, verbose: bool = False) -> None:
-    """Print the outcome in a screenful: verdict, levels, and a line per scene. The page has every criterion, and so has this
-    with ``verbose``, with every check and the table of the baseline."""
+    """Print the outcome in a screenful: verdict, levels, and a line per scene; with ``verbose`` also every table."""
     certificate = document.certificate
     title = view.headline(certificate.verdict, certificate.level, certificate.device)
     _show_verdict(console, title, certificate.summary, certificate.reasons, document.page)
@@ -89,33 +87,18 @@ def show(console: Console, document: CertificateDocument, *, verbose: bool = Fal
             show_todo(console, mend.remedy, indent=2)
     show_todo(console, document.next_steps, indent=2)
     section(console, "Levels of proof")
-    for rung, badge, _ in view.levels(certificate):
+    for rung in certificate.proof:
         # what is not needed is neither reached nor missing: no mark
-        sign, text = " ", f"{badge.text}: {rung.shown_by}"
+        sign, text = " ", f"{rung.words}: {rung.shown_by}"
         if rung.needed:
-            sign, text = badge.mark.markup, rung.shown_by
+            sign, text = view.REACHED[rung.reached].markup, rung.shown_by
         prose(console, f"  {sign} {rung.name.value:<10}  ", escape(text))
-    if verbose and certificate.diagnosis:
-        section(console, "Diagnosis")
-        for check in certificate.diagnosis:
-            marked(console, view.OUTCOMES[check.outcome].mark, f"{check.code}: {escape(check.measured)}")
-    if verbose or not certificate.scenes:
-        section(console, "Kernels")
-        for kernel in certificate.kernels:
-            _show_kernel(console, kernel)
-    _show_scenes(console, certificate, verbose=verbose)
-    baseline = view.baseline(certificate)
-    if verbose and baseline:
-        show_baseline(console, baseline)
-
-
-def _show_scenes(console: Console, certificate: Certificate, *, verbose: bool) -> None:
     trained = [run for run in certificate.scenes if not run.unreadable]
     if trained or certificate.skipped:
         section(console, "Scenes")
     for run in trained:
         # what could not be judged shows in the numbers behind it
-        mark = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}[run.passed]
+        mark = view.REACHED[run.passed]
         counts = Counter(criterion.outcome for criterion in run.criteria)
         parts = [f"{view.count_met(run.criteria)} criteria met"]
         for outcome in (Outcome.FAILED, Outcome.UNDETERMINED, Outcome.NOT_MEASURED):
@@ -125,14 +108,12 @@ def _show_scenes(console: Console, certificate: Certificate, *, verbose: bool) -
             parts.append(f"held-out {run.record.heldout.psnr:.2f} dB")
         parts.append(f"{run.seconds:.0f} s")
         prose(console, f"  {mark.markup} {escape(run.scene):<10}  ", ", ".join(parts))
-        for criterion in run.criteria if verbose else ():
-            required = f"[dim](required: {escape(criterion.required)})[/]"
-            text = f"{escape(criterion.code)}: {escape(criterion.measured)} {required}"
-            if criterion.outcome is Outcome.UNDETERMINED:
-                text += f" {escape(criterion.why)}"
-            marked(console, view.OUTCOMES[criterion.outcome].mark, text, indent=6)
     for reason, names in view.skipped(certificate).items():
-        marked(console, Mark.NONE, f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
+        marked(console, Mark.NONE, f"[dim]{escape(names)}: skipped, {escape(reason)}[/]")
+    for heading, content in view.tables(certificate).items():
+        if verbose or (heading == view.KERNELS and not certificate.scenes):
+            section(console, heading)
+            show_rows(console, content)
 
 
 def _show_verdict(console: Console, title: Badge, summary: str, reasons: Sequence[str], report: str) -> None:
@@ -141,14 +122,6 @@ def _show_verdict(console: Console, title: Badge, summary: str, reasons: Sequenc
         marked(console, Mark.BAD, escape(str(reason)))
     if report:
         prose(console, "  Report: ", escape(report))
-
-
-def _show_kernel(console: Console, kernel: KernelCheck) -> None:
-    label = f"{view.OUTCOMES[kernel.outcome].mark.markup} {kernel.name:<10}  "
-    prose(console, label, f"{escape(kernel.implementation)} [dim]({kernel.kind or 'not installed'})[/]")
-    errors = zip(("value", "gradient"), view.errors_of(kernel), strict=True)
-    parts = [f"{name} error {error}" for name, error in errors if error != ABSENT]
-    prose(console, " " * 14, f"[dim]{escape(', '.join(filter(None, (*parts, kernel.detail))))}[/]")
 
 
 class LaneCertificateDocument(Struct, frozen=True):
@@ -179,8 +152,6 @@ def markdown(document: CertificateDocument) -> str:
     """Return the report for people, as Markdown: summary, configuration, results, validation, troubleshooting (with the options
     of a diagnosis, where one explains a failed certification), how to reproduce."""
     certificate = document.certificate
-    # not those of the diagnosis: "27 of 27" is about training
-    criteria = [item for run in certificate.scenes for item in run.criteria]
     screen = Markup("")
     if document.options is not None:  # as the terminal lays it out: each command is runnable as it stands
         stream = io.StringIO()
@@ -189,38 +160,22 @@ def markdown(document: CertificateDocument) -> str:
         # a fence longer than any in the text: nothing in it can end it
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         screen = Markup(f"{fence}text\n{text}\n{fence}")  # nosec B704 - inside a fence nothing is markup
-    return fill_in(
-        "certificate.md",
-        certificate=certificate,
-        sha256=document.sha256,
-        headline=view.headline(certificate.verdict, certificate.level, certificate.device),
-        view=view,
-        criteria=criteria,
-        todo=view.what_to_do(certificate),
-        outcomes=view.OUTCOMES,
-        baseline=view.baseline(certificate),
-        baseline_title=comparison.TITLE,
-        # scenes share their criteria: each threshold's source once
-        sources={criterion.code: criterion.source for criterion in criteria if criterion.source},
-        screen=screen,
-    )
+    return fill_in("certificate.md", document=document, certificate=certificate, view=view, screen=screen)
 
 
 @writes(CertificateDocument, "github")
 def github(document: CertificateDocument) -> str:
-    """Return an annotation for the verdict where it is none that certifies, and one for each criterion that was not met."""
+    """Return an annotation for the verdict where it is none that certifies, and one for each problem."""
     certificate = document.certificate
     level = {Verdict.NOT_CERTIFIED: "error", Verdict.UNDETERMINED: "warning"}.get(certificate.verdict)
     if level is None:
         return ""
     lines = [annotation(level, certificate.verdict.value, certificate.summary, (certificate.summary,))]
-    runs = [("diagnosis", certificate.diagnosis), *((run.scene, run.criteria) for run in certificate.scenes)]
-    for where, criteria in runs:
-        for item in criteria:
-            if item.outcome is Outcome.FAILED:
-                text = f"{where}: {item.measured} (required: {item.required})"
-                texts = (item.measured, item.why, item.advice)
-                lines.append(
-                    annotation("error", item.code, "\n".join(filter(None, (text, item.advice))), texts)
-                )
+    for advice, problems in view.what_to_do(certificate).items():
+        for item in problems:
+            measured = f"{item.where}: {item.criterion.measured}"
+            message = "\n".join(filter(None, (measured, advice)))
+            lines.append(
+                annotation(level, item.criterion.code, message, (measured, item.criterion.why, advice))
+            )
     return "".join(lines)

@@ -14,13 +14,13 @@ from rich import markup
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import BLANKS, Command, Step
 from splatfix.core.visible import visible
-from splatfix.report.marks import Mark
+from splatfix.report.marks import ABSENT, Badge, Mark, Table
 
 _LEAST = 24
 """Columns that a hanging indent must leave to the text: narrower ones are harder to read than a line of their own."""
@@ -32,21 +32,27 @@ _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"(?:\\.|[^"\\])*")+""")
 @cache
 def out() -> Console:
     """Return standard output: plain when it is no terminal, and then every line is whole."""
-    return _console(to_stderr=False)
+    return _Console()
 
 
 @cache
 def err() -> Console:
     """Return standard error: errors and progress, so that ``--json`` on standard output stays pure."""
-    return _console(to_stderr=True)
+    return _Console(stderr=True)
 
 
 class _Console(Console):
     """Shows what a terminal would obey, hide or reorder; only rich's own styles and cursor movements go out as they are.
     Whatever came here unescaped is caught, so nothing depends on every caller."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, emoji=False, **options)
+    def __init__(self, *, width: int | None = None, **options: Any) -> None:
+        # rich takes COLUMNS=0 and COLUMNS=wide for a width, and a pipe for 80 columns
+        columns = os.environ.get("COLUMNS", "")
+        if width is None and columns.isdecimal():
+            width = int(columns) or None
+        super().__init__(highlight=False, emoji=False, width=width, **options)
+        if width is None and not self.is_terminal:
+            self.width = 1 << 16  # grep and people who read a log want the lines unbroken
 
     def render_str(self, text: str, **options: Any) -> Text:
         # before rich drops bells and carriage returns from it
@@ -64,35 +70,15 @@ class _Console(Console):
 _LAYOUT = "\n\t"
 
 
-def _console(*, to_stderr: bool) -> Console:
-    # rich takes COLUMNS=0 and COLUMNS=wide for a width, and a pipe for 80 columns
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return _Console(stderr=to_stderr, width=int(columns))
-    console = _Console(stderr=to_stderr)
-    if not console.is_terminal:
-        console.width = 1 << 16  # grep and people who read a log want the lines unbroken
-    return console
-
-
 def page(file: IO[str], width: int, **options: Any) -> Console:
     """Return a console that writes lines of that width into a file, plain ones unless rich's ``options`` say otherwise."""
     return _Console(file=file, width=width, color_system=None, **options)
 
 
-def escape(text: str) -> str:
-    """Return a name or message as markup that shows it in one line as it is, control characters included (``\\x1b``)."""
-    return markup.escape(visible(text))
-
-
-def escape_lines(text: str) -> str:
-    """Return the same for a text of several lines, such as those of a compiler."""
-    return markup.escape(visible(text, keep=_LAYOUT))
-
-
-def _text(marked_up: str) -> Text:
-    """Return markup as text; rich would drop some of what is not printable."""
-    return Text.from_markup(visible(shorten_home(marked_up), keep=_LAYOUT), emoji=False)
+def escape(text: str, *, lines: bool = False) -> str:
+    """Return a name or message as markup that shows it as it is, control characters included (``\\x1b``): in one line, or with
+    ``lines`` in several, such as those of a compiler."""
+    return markup.escape(visible(text, keep=_LAYOUT if lines else ""))
 
 
 def shorten_home(text: str) -> str:
@@ -118,7 +104,9 @@ def prose(console: Console, head: str, body: str, hang: int | None = None) -> No
         hang = label.cell_len
         if console.width - hang < _LEAST:
             hang = min(hang, 4)
-    for line in _lines(_text(body), max(console.width - hang, 1), label.cell_len - hang):
+    # rich would drop some of what is not printable
+    text = Text.from_markup(visible(shorten_home(body), keep=_LAYOUT), emoji=False)
+    for line in _lines(text, max(console.width - hang, 1), label.cell_len - hang):
         console.print(label + line, soft_wrap=True)
         label = Text(" " * hang)
 
@@ -131,6 +119,13 @@ def marked(console: Console, mark: Mark, body: str, *, indent: int = 2) -> None:
 def section(console: Console, title: str) -> None:
     """Print a bold title below an empty line."""
     console.print(f"\n[bold]{title}[/]")
+
+
+def pairs(console: Console, rows: Iterable[tuple[str, str]]) -> None:
+    """Print names with their values, below each other; without those that have none."""
+    for name, value in rows:
+        if value:
+            prose(console, f"  {escape(name):<13} ", escape(value))
 
 
 def notes(console: Console, texts: Iterable[str], indent: int = 0) -> None:
@@ -184,14 +179,29 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
         prose(console, hang, f"[dim]{name}: {BLANKS[name]}[/]")
 
 
-def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns of plain text; names in the first stay whole."""
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    drawn = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         drawn.add_column(Text(visible(heading)), no_wrap=not drawn.columns)
     for row in rows:
-        drawn.add_row(*(Text(visible(cell)) for cell in row))
+        drawn.add_row(*(Text(visible(str(cell))) for cell in row))
     console.print(drawn)
+
+
+def show_rows(console: Console, shown: Table) -> None:
+    """Print a table that is wider than a terminal: a line for each row, its cells behind their headers, then its note."""
+    for name, *cells in shown.rows:
+        mark, parts = " ", list[str]()
+        for header, cell in zip(shown.headers[1:], cells, strict=True):
+            if isinstance(cell, Badge):
+                mark = cell.mark.markup
+                parts.insert(0, cell.text)
+            elif cell != ABSENT:
+                parts.append(f"{header} {cell}" if len(cells) > 1 else cell)
+        prose(console, f"  {mark} ", f"{escape(name)}: {escape('; '.join(parts))}")
+    if shown.note:
+        prose(console, "  ", f"[dim]{escape(shown.note)}[/]")
 
 
 def _lines(text: Text, width: int, used: int) -> list[Text]:
@@ -217,5 +227,5 @@ def show_error(problem: SplatfixError, console: Console | None = None, *, whose:
     console = console or err()
     prose(console, "", f"[bold red]error[/] [dim]({problem.code})[/] {escape(whose + problem.what)}", hang=2)
     if problem.meaning:
-        prose(console, "  ", escape_lines(problem.meaning))
+        prose(console, "  ", escape(problem.meaning, lines=True))
     show_todo(console, problem.todo, indent=2)

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from splatfix.core.words import few
 from splatfix.model.option import Native
-from splatfix.report.console import escape, marked, prose, section
+from splatfix.report.console import escape, marked, pairs, prose
 from splatfix.report.forms import writes
 from splatfix.report.marks import Mark
 
@@ -73,25 +73,19 @@ def show(console: Console, document: DryRun, *, verbose: bool = False) -> None:
     marked(console, mark, escape(f"{document.stack}, {document.script}: {verdict}."), indent=0)
     for item in document.dropins:
         marked(console, Mark.GOOD, escape(": ".join(filter(None, (item.dropin, item.returns)))))
-        if item.assumed:
-            prose(console, "      ", escape(item.assumed))
-        if verbose:
-            for subject, location in item.read:
-                prose(console, "      ", escape(f"{subject}: {location}"))
+        read = [f"{subject}: {location}" for subject, location in item.read] if verbose else []
+        for text in filter(None, (item.assumed, *read)):
+            prose(console, "      ", escape(text))
     for refused in document.refused:
         mark = Mark.UNKNOWN if refused.undetermined else Mark.BAD
         marked(console, mark, escape(f"{refused.module}: {refused.reason or 'it has no drop-in'}"))
-    if document.other_scripts:
-        text = f"--script takes another that trains: {few(document.other_scripts)}"
-        prose(console, "  ", escape(text))
-    if verbose:
-        section(console, "What counts")
-        reached = f"what is reached from {', '.join(document.scripts)}"
-        if document.reached_by:
-            reached = f"all of the checkout, for {document.reached_by} imports by a computed name"
-        prose(console, "  ", escape(reached))
-    if document.also_needed:
-        section(console, "Also needed")
-        prose(console, "  ", escape(few(document.also_needed, most=20)))
-    for beside in document.beside_the_point:
-        prose(console, "  ", escape(f"not needed: {beside.module}; {beside.reason}"))
+    reached = f"what is reached from {', '.join(document.scripts)}"
+    if document.reached_by:
+        reached = f"all of the checkout, for {document.reached_by} imports by a computed name"
+    told = [
+        ("other scripts", few([f"--script {script}" for script in document.other_scripts])),
+        ("what counts", reached if verbose else ""),
+        ("also needed", few(document.also_needed, most=20)),
+    ]
+    told += [("not needed", f"{item.module}; {item.reason}") for item in document.beside_the_point]
+    pairs(console, told)

@@ -1,7 +1,6 @@
 """The causes of a failed command."""
 
 from collections.abc import Sequence
-from itertools import zip_longest
 
 from msgspec import Struct
 from rich.console import Console
@@ -45,6 +44,7 @@ def show(console: Console, document: ExplanationDocument) -> None:
         return
     if document.command_exit_code is not None:  # standard output is the command's own
         console = err()
+    lines: list[tuple[str, str]] = []
     if not document.causes:
         headline = "[bold yellow]Not recognised[/]: no known cause fits this log well enough to name it."
         if document.success:
@@ -52,16 +52,19 @@ def show(console: Console, document: ExplanationDocument) -> None:
         elif not document.bytes_read:
             headline = "[bold yellow]Not recognised[/]: the log is empty."
         prose(console, "", headline)
-        _show_lines(console, "The first error that it reports", document.first_error, ())
+        lines = [("", line) for line in document.first_error]
     elif not document.recognised:
         doubt = "this is the likeliest cause, and the log does not settle it."
         prose(console, "", f"[bold yellow]Not certain[/]: {doubt}")
     for cause in document.causes[:1]:
-        prose(console, "", f"[bold red]{escape(cause.name)}[/] {_share(cause)}: {escape(cause.why)}")
-        _show_lines(console, "Shown by", cause.lines, cause.line_numbers)
+        prose(console, "", f"[bold red]{escape(cause.name)}[/] ({cause.confidence:.0%}): {escape(cause.why)}")
+        lines = [(str(number), line) for number, line in zip(cause.line_numbers, cause.lines, strict=True)]
+    for number, line in lines:
+        prose(console, f"    [dim]{number:>6}[/]  ", escape(line.strip()))
+    for cause in document.causes[:1]:
         show_todo(console, cause.fix, indent=2)
     for cause in document.causes[1:4]:
-        named = f"{escape(cause.name)} {_share(cause)}."
+        named = f"{escape(cause.name)} ({cause.confidence:.0%})."
         if cause.consequence_of:
             prose(console, "  ", f"[dim]a consequence of {cause.consequence_of}: {named}[/]")
         else:
@@ -84,16 +87,3 @@ def _show_classes(console: Console, classes: Sequence[KnownClass]) -> None:
     prose(console, "  ", f"Wordings known: {item.wordings}, from:")
     for source in item.sources:
         prose(console, "    ", f"[dim]{escape(source)}[/]")
-
-
-def _show_lines(console: Console, title: str, lines: Sequence[str], numbers: Sequence[int]) -> None:
-    if lines:
-        prose(console, "  ", f"[dim]{title}:[/]")
-    # the first lines that report an error come without their numbers
-    for line, number in zip_longest(lines, numbers):
-        head = f"    [dim]{number or '':>6}[/]  "
-        prose(console, head, escape(line.strip()))
-
-
-def _share(cause: FailureCause) -> str:
-    return f"[dim]({100 * cause.confidence:.0f} %)[/]"

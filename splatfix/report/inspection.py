@@ -56,43 +56,30 @@ def show(console: Console, document: InspectionDocument, *, verbose: bool = Fals
             text = f"[bold]{target}: {sum(usable)} of {len(usable)} with GPU code can run there[/]"
             marked(console, mark_of(all(usable)), text, indent=0)
     show_todo(console, document.next_steps, indent=2)
-    shown, skipped = found.files, found.skipped
     # a lone file was named by the user, who wants an answer about it whatever it carries
-    if not verbose and len(found.files) > 1:
-        shown = tuple(with_code)
-    if not verbose:
-        skipped = skipped[:1]
-    for item in shown:
-        _show_file(console, item)
+    everything = verbose or len(found.files) == 1
+    for item in found.files if everything else with_code:
+        console.print()
+        binary = item.binary
+        prose(console, "", f"[bold]{escape(binary.path)}[/] [dim]({binary.format}, {binary.machine})[/]")
+        if not item.carries_gpu_code:
+            console.print("  no GPU code")
+        for group in group_fatbins(binary.fatbins):
+            parts = []
+            for entry in group.entries:
+                if entry.kind.value == "sass":
+                    parts.append(entry.arch)
+                else:  # of PTX the version matters too: a driver compiles only what it knows
+                    parts.append(f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}")
+            prose(console, f"  fatbins {group.count}: ", escape(", ".join(parts)))
+        for coverage in item.verdicts:
+            marked(console, mark_of(coverage.usable), escape(coverage.reason))
     for path, reason in found.unreadable:
         marked(console, Mark.BAD, f"{escape(path)}: {escape(reason)}", indent=0)
-    for path, reason in skipped:
+    for path, reason in found.skipped if verbose else found.skipped[:1]:
         marked(console, Mark.UNKNOWN, f"{escape(path)}: {escape(reason)}", indent=0)
-    hidden = {
-        "without GPU code": len(found.files) - len(shown),
-        "not read": len(found.skipped) - len(skipped),
-    }
-    if any(hidden.values()):
-        more = ", ".join(f"{name} {number}" for name, number in hidden.items() if number)
-        console.print(f"\n[dim]More with -v: {more}[/]")
-
-
-def _show_file(console: Console, item: InspectedFile) -> None:
-    console.print()
-    binary = item.binary
-    prose(console, "", f"[bold]{escape(binary.path)}[/] [dim]({binary.format}, {binary.machine})[/]")
-    if not item.carries_gpu_code:
-        console.print("  no GPU code")
-    for group in group_fatbins(binary.fatbins):
-        parts = []
-        for entry in group.entries:
-            if entry.kind.value == "sass":
-                parts.append(entry.arch)
-            else:  # of PTX the version matters too: a driver compiles only what it knows
-                parts.append(f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}")
-        prose(console, f"  fatbins {group.count}: ", escape(", ".join(parts)))
-    for coverage in item.verdicts:
-        marked(console, mark_of(coverage.usable), escape(coverage.reason))
+    if not verbose and (len(with_code) < len(found.files) > 1 or found.skipped[1:]):
+        console.print("\n[dim]Files without GPU code, and all that were not read: -v[/]")
 
 
 def _file_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:

@@ -6,14 +6,12 @@ from pathlib import Path
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.core.words import counted
-from splatfix.install.journal import Entry, EntryStatus
+from splatfix.install.journal import Entry
 from splatfix.install.outcome import (
     CachedWheel,
     FetchedSubmodule,
-    InstalledItem,
     InstallOutcome,
     Kept,
     Restored,
@@ -22,10 +20,10 @@ from splatfix.install.outcome import (
 from splatfix.model.inquiry import Inquiry
 from splatfix.model.option import Options, Plan
 from splatfix.model.steps import WITHOUT_COMPILER
-from splatfix.report.console import escape, marked, notes, prose, show_todo
+from splatfix.report.console import escape, marked, notes, prose, show_rows, show_todo
 from splatfix.report.forms import writes
-from splatfix.report.marks import Mark
-from splatfix.report.options import show_options, show_phases, show_reasons, show_rejected, show_steps
+from splatfix.report.marks import ABSENT, Mark, Table
+from splatfix.report.options import show_options, show_reasons, show_rejected, show_steps
 
 
 class InstallDocument(Struct, frozen=True, kw_only=True):
@@ -57,14 +55,13 @@ def show_install(console: Console, document: InstallDocument, *, verbose: bool =
         return
     if document.plan:
         console.print()
-    if document.inquiries:
-        console.print("[bold]Asked of setup.py[/], nothing was compiled")
-        for item in document.inquiries:
-            mark = Mark.UNKNOWN if item.unknown else Mark.GOOD
-            marked(console, mark, escape(f"{item.subject}, in {item.seconds:.1f} s"))
-            for line in item.lines:
-                prose(console, "      ", escape(line))
-        console.print()
+    for item in document.inquiries:
+        mark = Mark.UNKNOWN if item.unknown else Mark.GOOD
+        marked(
+            console, mark, escape(f"setup.py of {item.subject} was asked, in {item.seconds:.1f} s"), indent=0
+        )
+        for line in item.lines:
+            prose(console, "      ", escape(line))
     show_options(console, document.options)
 
 
@@ -95,10 +92,7 @@ def show_plan(
     if next_steps:
         show_todo(console, next_steps, indent=2)
         console.print()
-    if why or verbose:
-        show_steps(console, plan, why=why)
-    else:
-        show_phases(console, plan)
+    show_steps(console, plan, why=why, together=not (why or verbose))
     if why:
         show_reasons(console, plan)
         show_rejected(console, "Considered and rejected", plan.considered)
@@ -119,7 +113,7 @@ def show_fetched(console: Console, folder: Path, fetched: Sequence[FetchedSubmod
 def _show_outcome(
     console: Console, outcome: InstallOutcome, next_steps: Sequence[Step], *, verbose: bool
 ) -> None:
-    """Print what was installed and how to undo it, then how far it is verified: rung by rung, or each part by itself."""
+    """Print what was installed and how to undo it, then how far each part is verified; of several in a line each."""
     new = [f"{item.subject} {item.version}" for item in outcome.items if not item.up_to_date]
     headline = f"Installed {', '.join(new)} in {outcome.seconds:.0f} s"
     if not outcome.items:
@@ -128,45 +122,27 @@ def _show_outcome(
         headline = "Already up to date (to install it anyway, add --reinstall)"
     marked(console, Mark.GOOD, f"[bold]{escape(headline)}[/]", indent=0)
     show_todo(console, next_steps, indent=2)
-    for identity in outcome.recovered:
-        notes(console, [f"the interrupted run {identity} was undone first"])
+    notes(console, [f"the interrupted run {identity} was undone first" for identity in outcome.recovered])
     _show_kept(console, outcome.kept)
     notes(console, outcome.notes)
     console.print()
     if verbose:
         prose(console, "Logs: ", escape(outcome.log))
-    elif len(outcome.items) > 1:
-        _show_ladder(console, outcome.items)
-        return
     for item in outcome.items:
-        remark = ""
+        text = f"[bold]{escape(item.subject)} {escape(item.version)}[/]"
         if item.up_to_date:
-            remark = " (already up to date)"
+            text += " (already up to date)"
         elif item.before:
-            remark = f" (before: {item.before})"
-        prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(remark)}")
+            text += f" (before: {escape(item.before)})"
+        if len(outcome.items) > 1 and not verbose:
+            levels = ", ".join(rung.name.value for rung in item.proof if rung.reached)
+            prose(console, "", f"{text}: {levels} (how, with -v)")
+            continue
+        prose(console, "", text)
         for rung in item.proof:
             # a level that failed has ended the installation: it is not among these
-            _show_rung(console, rung.name, rung.shown_by, reached=bool(rung.reached))
-
-
-def _show_ladder(console: Console, items: Sequence[InstalledItem]) -> None:
-    """Print each rung once: what showed it, where that is the same of all; else of how many it was shown."""
-    rungs: dict[RungName, list[tuple[str, bool | None]]] = {}
-    for item in items:
-        for rung in item.proof:
-            rungs.setdefault(rung.name, []).append((rung.shown_by, rung.reached))
-    for name, shown in rungs.items():
-        reached = sum(value is True for _, value in shown)
-        text = shown[0][0]
-        if len({text for text, _ in shown}) > 1:
-            text = f"{reached} of {len(items)} (each by itself with -v)"
-        _show_rung(console, name, text, reached=reached == len(items))
-
-
-def _show_rung(console: Console, name: RungName, shown_by: str, *, reached: bool) -> None:
-    mark = Mark.GOOD if reached else Mark.NONE
-    prose(console, f"  {mark.markup} {name.value:<10}  ", escape(shown_by))
+            mark = Mark.GOOD if rung.reached else Mark.NONE
+            prose(console, f"  {mark.markup} {rung.name.value:<10}  ", escape(rung.shown_by))
 
 
 class RevertDocument(Struct, frozen=True, kw_only=True):
@@ -186,38 +162,29 @@ class RevertDocument(Struct, frozen=True, kw_only=True):
 def show_revert(console: Console, document: RevertDocument) -> None:
     """Print the entries of the journal, or what was removed and restored; of a dry run what would be."""
     entries = document.journal or ()
-    active = sum(entry.active for entry in entries)
-    if active:
-        total = counted(len(entries), "installation")
-        prose(console, "", f"[bold]{active} of {total} active[/] in {escape(document.environment)}")
-    elif not document.outcomes:
-        prose(console, "", f"[bold]Nothing to revert[/] in {escape(document.environment)}")
+    if not document.outcomes:
+        active = sum(entry.active for entry in entries)
+        where = escape(document.environment)
+        prose(console, "", f"[bold]Installations to revert: {active} of {len(entries)}[/] in {where}")
     for outcome in document.outcomes:
         head = f"{Mark.GOOD.markup} [bold]Reverted"
         if outcome.dry_run:
             head = "[bold]Would revert"
         prose(console, "", f"{head} {escape(outcome.entry)}[/] in {escape(outcome.prefix)}", hang=2)
         for item in outcome.items:
-            left_alone = item.source and item.notes
-            if not left_alone:
+            if not (item.source and item.notes):  # else it was left alone
                 prose(console, "  ", escape(_restored(item)))
             _show_kept(console, item.kept)
             notes(console, item.notes, indent=2)
         notes(console, outcome.notes, indent=2)
     show_todo(console, document.next_steps, indent=2)
+    rows = []
     for entry in entries:
-        request = entry.request
-        line = f"{entry.id}  {entry.status.value:<11}  {request.get('backend', '')} {request.get('subjects', '')}"
         # a forced mismatch of CUDA versions is remembered: it may be why something crashes months later
-        if request.get("cuda_mismatch"):
-            line += f"  forced: {request['cuda_mismatch']}"
-        if entry.status is EntryStatus.DONE and not entry.changes:
-            line += "  already up to date"
-        text = escape(line)
-        if entry.error:
-            text += f"  [dim]{escape(entry.error)}[/]"
-        prose(console, "", text, hang=4)
-        _show_kept(console, entry.kept)
+        asked = [str(entry.request.get(name) or ABSENT) for name in ("backend", "subjects", "cuda_mismatch")]
+        rows.append((entry.id, entry.status.value, *asked, entry.error or ABSENT))
+    show_rows(console, Table(("entry", "state", "backend", "installed", "forced", "error"), rows))
+    _show_kept(console, [kept for entry in entries for kept in entry.kept])
 
 
 def _show_kept(console: Console, kept: Sequence[Kept]) -> None:
@@ -230,10 +197,8 @@ def _restored(item: Restored) -> str:
     """Return what becomes of one distribution or checkout: ``dgr 1.0 (built from /a) -> 0.9``."""
     if item.source:
         return f"{item.source}: edits undone"
-    # Two variants of a rasterizer often have one name and one version: only where they come from tells them apart.
     old, new = item.removed or "gone already", item.restored or "not installed, as before"
-    if not item.removed and item.incomplete:
-        old = "not installed yet"
+    # two variants of a rasterizer often have one name and one version: only where they come from tells them apart
     if item.removed and item.removed == item.restored:
         old += f" ({item.removed_origin or 'origin not known'})"
         new += f" ({item.restored_origin or 'not by splatfix'})"
@@ -259,16 +224,15 @@ def show_cache(console: Console, document: CacheDocument) -> None:
     number = counted(len(document.wheels), "wheel")
     others = f"toolkits, sources and kernels {document.others_bytes / 2**20:.1f} MiB"
     prose(console, "", f"[bold]{number}[/] in {escape(document.folder)}; {others}")
+    rows = []
     for wheel in document.wheels:
         # TORCH_CUDA_ARCH_LIST for most; a stack's setup.py may read a variable of its own
         archs = [value for name, value in wheel.identity.items() if "ARCH" in name]
-        parts = [*(archs or ["no GPU code"])[:1]]
-        parts.append(f"torch {wheel.identity.get('torch', '').split(' ')[0] or 'none'}")
-        if wheel.source:
-            parts.append(f"from {wheel.source}")
-        parts += [wheel.created or "of unknown age", f"key {wheel.key[:8]}"]
-        text = f"{wheel.size / 2**20:.1f} MiB  [dim]{escape(', '.join(parts))}[/]"
-        prose(console, f"{escape(wheel.wheel)}  ", text)
+        torch = wheel.identity.get("torch", "").split(" ")[0]
+        size = f"{wheel.size / 2**20:.1f} MiB"
+        cells = (size, ", ".join(archs[:1]), torch, wheel.source, wheel.created, wheel.key[:8])
+        rows.append((wheel.wheel, *(cell or ABSENT for cell in cells)))
+    show_rows(console, Table(("wheel", "size", "for", "torch", "from", "made", "key"), rows))
     notes(console, document.refused)
 
 

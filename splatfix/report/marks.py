@@ -44,8 +44,23 @@ class Badge(Struct, frozen=True):
     text: str
 
 
+class Bar(Struct, frozen=True):
+    """A share of 1, drawn."""
+
+    share: float
+
+    def __str__(self) -> str:
+        return "█" * max(1, round(28 * min(self.share, 1.0)))
+
+
 class Table(Struct, frozen=True):
-    """Rows of as many cells as there are headers; of plain texts and badges, which each form escapes."""
+    """Rows of as many cells as there are headers; of plain texts, badges and bars, which each form escapes."""
 
     headers: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[Any]] = ()
+    note: str = ""
+    """What is to be known of them."""
+
+
+Part = Table | Sequence[tuple[str, str]]
+"""Below a title: a table, or names with their values."""

@@ -1,23 +1,28 @@
-"""Many certificates as one matrix (GPU, driver, torch, stack), and their failures grouped by cause."""
+"""Many certificates as one matrix (GPU, driver, torch, stack), and their failures grouped by what failed first: in every form."""
 
-import hashlib
+import csv
+import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from rich.console import Console
 
-from smoke_trainer.record import Implementation, TrainingRecord
-from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
+from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import Unread
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step, run, say
+from splatfix.core.visible import visible
+from splatfix.core.words import counted, few, grouped
 from splatfix.model.option import Options
-from splatfix.report.view import SUCCESS, Problem, number, problems_of, resolution
-from splatfix.report.wording import PARTS
+from splatfix.report.console import escape, marked, pairs, prose, section, show_todo
+from splatfix.report.forms import writes
+from splatfix.report.marks import Badge, Mark, Table
+from splatfix.report.templates import fill_in, page
+from splatfix.report.view import SUCCESS, VERDICTS, Problem, problems_of
 
-MOST_VALUES = 5
-"""Values of certified certificates that a group names."""
+_COLUMNS = ("file", "sha256", "verdict", "issued", "gpu", "driver", "torch", "stack", "suite", "problem")
 
 
 class Listed(Struct, frozen=True):
@@ -49,7 +54,7 @@ class Listed(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """All certificates of one GPU, driver, torch and stack, the newest first."""
+    """All certificates of one GPU, driver, torch and stack, those that failed first, the newest before older ones."""
 
     gpu: str
     """Its name; ``CPU`` for runs on the CPU."""
@@ -64,15 +69,8 @@ class Cell(Struct, frozen=True):
         return sum(item.verdict is verdict for item in self.certificates)
 
 
-class Fix(Struct, frozen=True):
-    """What a certificate advises: the option of a diagnosis of the same environment, or what to do about a criterion."""
-
-    title: str
-    steps: tuple[Step, ...] = ()
-
-
 class Group(Struct, frozen=True, kw_only=True):
-    """Certificates that are not of success, for one first problem and one first cause that differs."""
+    """Certificates that are not of success, for one first problem."""
 
     kind: str
     code: str
@@ -83,20 +81,21 @@ class Group(Struct, frozen=True, kw_only=True):
     """What one of them measured."""
     also: tuple[str, ...]
     """What else failed in them."""
-    part: str
-    """The first part, in the order of :data:`splatfix.report.wording.PARTS`, in which they differ from every certified
-    certificate that is equal in the parts before it; "" where there is none."""
-    label: str
-    value: str
-    certified_with: tuple[str, ...]
-    """Values of that part in those certified ones."""
     in_common: tuple[str, ...]
     """What two or more of them all have, and not every certified certificate: ``driver 535.183.01``."""
-    fix: Fix
-    """One for all."""
-    advised: int
-    """How many of the certificates themselves advise it; 0 where none has any advice."""
+    fix: tuple[Step, ...]
+    """One for all: what most of them advise."""
     certificates: tuple[Listed, ...]
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """What is known of it, by name."""
+        return [
+            ("what it means", self.means),
+            ("measured", self.measured),
+            ("failed too", ", ".join(self.also)),
+            ("in common", "; ".join(self.in_common)),
+        ]
 
 
 class RefusedLane(Struct, frozen=True):
@@ -107,7 +106,7 @@ class RefusedLane(Struct, frozen=True):
 
 
 class MergeDocument(Struct, frozen=True, kw_only=True):
-    """The matrix of many certificates, and their failures by cause."""
+    """The matrix of many certificates, and their failures by what failed first."""
 
     verdicts: Mapping[str, int]
     cells: tuple[Cell, ...]
@@ -118,6 +117,49 @@ class MergeDocument(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     """What was written: the page, Markdown, rows and data; () where there was nothing to list."""
 
+    @property
+    def title(self) -> str:
+        """``160 certificates``."""
+        return counted(sum(self.verdicts.values()), "certificate")
+
+    @property
+    def badges(self) -> Sequence[Badge]:
+        """How many there are of each verdict that occurs: ``3 not certified``."""
+        listed = [entry for cell in self.cells for entry in cell.certificates]
+        untrained = sum(entry.verdict is Verdict.CERTIFIED and bool(entry.remark) for entry in listed)
+        found = []
+        for verdict, badge in VERDICTS.items():
+            number, remark = self.verdicts[verdict.value], ""
+            if verdict is Verdict.CERTIFIED and untrained:
+                remark = f", {untrained} of them without training"
+            if number:
+                found.append(Badge(badge.mark, f"{number} {badge.text}{remark}"))
+        return found
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """Each stack's cells by its name: GPU, driver, and for each torch its cell, None where there is none."""
+        made = {}
+        for stack, cells in grouped(self.cells, lambda cell: cell.stack or "stack not recorded").items():
+            # 2.9 before 2.13, as people read versions
+            torches = sorted({cell.torch for cell in cells}, key=natural)
+            by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
+            rows = []
+            for gpu, driver in dict.fromkeys((cell.gpu, cell.driver) for cell in cells):
+                rows.append((gpu, driver, *(by_place.get((gpu, driver, torch)) for torch in torches)))
+            named = (torch or "torch not recorded" for torch in torches)
+            made[stack] = Table(("GPU", "driver", *named), rows)
+        return made
+
+    @property
+    def not_read(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """What gave no certificate, by name with the reason, below a title."""
+        titles = {
+            "Lanes without a certificate": [(lane.lane, lane.error.what) for lane in self.refused],
+            "Not read": [(file.path, file.reason) for file in self.unreadable],
+        }
+        return {title: rows for title, rows in titles.items() if rows}
+
 
 class Summary(Struct, frozen=True):
     """What merging needs of one certificate until all are read: what they have in common is only known then."""
@@ -125,120 +167,37 @@ class Summary(Struct, frozen=True):
     entry: Listed
     cell: tuple[str, str, str, str]
     """GPU, driver, torch and stack."""
-    parts: tuple[str, ...]
-    """In the order of PARTS; "" for what was not recorded."""
-    first: Problem | None
-    """None for one of success."""
-    others: tuple[str, ...]
-    """Codes of its other problems."""
-    fix: Fix | None
+    environment: Mapping[str, str]
+    problems: Sequence[Problem]
+    fix: tuple[Step, ...]
+    """What it advises; () where it advises nothing."""
 
 
 def summary_of(
     file: str, link: str, certificate: Certificate, options: Options | None, sha256: str = ""
 ) -> Summary:
     """Return what merging keeps of a certificate; ``options`` are what a diagnosis of the same environment advised."""
-    first, fix, problem = None, None, ""
-    codes: dict[str, None] = {}
-    if certificate.verdict not in SUCCESS:
-        unknown = Problem("run", "run", Criterion("no-reason-recorded", Outcome.UNDETERMINED, "", ""))
-        first, *others = list(problems_of(certificate)) or [unknown]
-        fix, problem = _fix_of(options, first), f"{first.kind} {first.criterion.code}"
-        codes = dict.fromkeys(
-            item.criterion.code for item in others if item.criterion.code != first.criterion.code
-        )
-    entry = Listed(
-        file,
-        link,
-        certificate.verdict,
-        certificate.level,
-        certificate.issued,
-        certificate.suite,
-        problem,
-        sha256,
-    )
-    parts = parts_of(certificate)
-    asked_and_ran = (certificate.renderer, certificate.environment.get("renderer"))
-    gpu, driver = parts.get("processor", ""), parts.get("driver", "")
+    problems, problem = problems_of(certificate), ""
+    fix: tuple[Step, ...] = ()
+    for first in problems[:1]:
+        problem = f"{first.kind} {first.criterion.code}"
+        if options and options.advice:
+            advised = (options.advice.option, *options.advice.also_needed)
+            fix = next((item.steps for item in advised if item), ())
+        elif first.criterion.advice:
+            fix = (say(first.criterion.advice),)
+    known = (certificate.verdict, certificate.level, certificate.issued, certificate.suite)
+    entry = Listed(file, link, *known, problem, sha256)
+    environment = certificate.environment
+    # certify writes the device behind the name, because a machine may have several GPUs of one name
+    gpu = environment.get("GPU", "").removesuffix(f" ({certificate.device})")
+    driver = environment.get("driver", "")
     if certificate.device == "cpu":
         gpu, driver = "CPU", "not used"
-    stack = ": ".join(filter(None, asked_and_ran))
-    return Summary(
-        entry,
-        (gpu, driver, certificate.environment.get("torch", ""), stack),
-        tuple(parts.get(part, "") for part in PARTS),
-        first,
-        tuple(codes),
-        fix,
-    )
-
-
-def parts_of(certificate: Certificate) -> dict[str, str]:
-    """Return those of :data:`splatfix.report.wording.PARTS` that it recorded."""
-    environment, argv = certificate.environment, certificate.repeat.argv
-    version, _, commit = environment.get("splatfix", "").partition(" (commit ")
-    limits = (environment.get("GPU clocks"), environment.get("GPU power limit"))
-    parts = {
-        "device": certificate.device,
-        "gpu-limits": ", ".join(filter(None, limits)),
-        "system": environment.get("system", ""),
-        "python": environment.get("python", ""),
-        "torch": environment.get("torch", ""),
-        "asked-renderer": certificate.renderer,
-        "splatfix": version,
-        "commit": commit.strip(" ()"),
-        "run-level": number(certificate.level, "{}", absent=""),
-        "suite": certificate.suite,
-        "card": environment.get("GPU id", ""),
-        "processor": environment.get("CPU", ""),
-    }
-    if certificate.device != "cpu":
-        # certify writes the device behind the name, because a machine may have several GPUs of one name
-        gpu = environment.get("GPU", "").removesuffix(f" ({certificate.device})")
-        parts |= {"host": parts["processor"], "processor": gpu, "driver": environment.get("driver", "")}
-    if certificate.sources:
-        # one digest for all: which files differ is only asked where the digests do
-        content = repr(sorted(certificate.sources.items())).encode("utf-8", "surrogatepass")
-        parts["sources"] = f"sha256:{hashlib.sha256(content).hexdigest()[:16]}"
-    if not certificate.scenes and "--seed" in argv[:-1]:  # it ended before the trainer told its settings
-        parts["seed"] = argv[argv.index("--seed") + 1]
-    # what a trainer told of itself, from inside the run, outweighs what was asked for
-    runs = {item.scene: _parts_of_run(item.record) for item in certificate.scenes}
-    for part in dict.fromkeys(part for told in runs.values() for part in told):
-        values = {name: told[part] for name, told in sorted(runs.items()) if told.get(part)}
-        parts[part] = "; ".join(f"{name}: {value}" for name, value in values.items())
-        if len(set(values.values())) == 1:  # all runs have it in common
-            parts[part] = next(iter(values.values()))
-    return {name: value for name, value in parts.items() if value}
-
-
-def _parts_of_run(record: TrainingRecord) -> dict[str, str]:
-    parts = {
-        "torch-cuda": record.versions.get("cuda") or "",
-        "iterations": number(record.config.iterations, "{}", absent=""),
-        "resolution": resolution(record),
-        "strategy": record.config.strategy or "",
-        # a stack's own trainer tells that there was one, and not its number
-        "seed": re.sub(r"\D", "", number(record.config.seed, "{}", absent="")),
-        "scenes": (record.scene_sha256 or "")[:16],
-    }
-    for part in ("renderer", "ssim", "knn", "optimizer"):  # what an extension may replace
-        item = record.implementations.get(part, Implementation())
-        parts[part] = " ".join(filter(None, (item.name, item.version, item.engine)))
-        if item.sha256:
-            parts[part] += f", {item.file or ''} sha256:{item.sha256[:16]}"
-    return parts
-
-
-def _fix_of(options: Options | None, first: Problem) -> Fix | None:
-    """Return what a certificate advises: where a diagnosis explained its failure its option, or what is needed besides; else
-    what to do about the first problem."""
-    if options and options.advice:
-        if option := options.advice.option:
-            return Fix(option.title, option.steps)
-        for item in options.advice.also_needed:
-            return Fix(item.text, item.steps)
-    return Fix(first.criterion.advice) if first.criterion.advice else None
+    stack = ": ".join(filter(None, (certificate.renderer, environment.get("renderer"))))
+    cell = (gpu, driver, environment.get("torch", ""), stack)
+    asked = {"renderer asked for": certificate.renderer, "suite": certificate.suite}
+    return Summary(entry, cell, {**environment, **asked, "GPU": gpu}, problems, fix)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -252,83 +211,99 @@ def natural(name: str) -> list[tuple[int, str]]:
 def merge(summaries: Sequence[Summary]) -> MergeDocument:
     """Return the matrix and the groups of all certificates."""
     counts = Counter(item.entry.verdict for item in summaries)
-    cells: dict[tuple[str, str, str, str], list[Listed]] = {}
-    for item in summaries:
-        cells.setdefault(item.cell, []).append(item.entry)
+    cells = grouped(summaries, lambda item: item.cell)
     # the stack first, which is the last part of a cell
     ordered = sorted(cells, key=lambda cell: [*map(natural, (cell[-1], *cell[:-1]))])
-    groups = sorted(_groups(summaries), key=lambda group: (-len(group.certificates), group.kind, group.code))
+    groups = grouped((item for item in summaries if item.problems), lambda item: item.entry.problem)
+    # what trained nothing shows nothing about a training that failed
+    trained = [item for item in summaries if item.entry.verdict in SUCCESS and not item.entry.remark]
     return MergeDocument(
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
-        cells=tuple(Cell(*cell, _newest(cells[cell])) for cell in ordered),
-        groups=tuple(groups),
+        cells=tuple(Cell(*cell, _failed_first(cells[cell])) for cell in ordered),
+        groups=tuple(
+            _group(groups[problem], trained)
+            for problem in sorted(groups, key=lambda problem: (-len(groups[problem]), problem))
+        ),
     )
 
 
-def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
-    return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
+def _group(items: Sequence[Summary], certified: Sequence[Summary]) -> Group:
+    first = items[0].problems[0]
+    code = first.criterion.code
+    codes = ({problem.criterion.code for problem in item.problems} for item in items)
+    others = Counter(name for names in codes for name in names if name != code)
+    advice = Counter(item.fix for item in items if item.fix)
+    unadvised = (run("splatfix", "diagnose", text="look for the cause where it failed"),)
+    fix, _ = next(iter(advice.most_common(1)), (unadvised, 0))
+    in_common = []
+    for name, value in items[0].environment.items():
+        all_have_it = all(item.environment.get(name) == value for item in items)
+        others_certified = any(item.environment.get(name, value) != value for item in certified)
+        if len(items) > 1 and value and all_have_it and others_certified:
+            in_common.append(f"{name} {value}")
+    return Group(
+        kind=first.kind,
+        code=code,
+        means=first.criterion.why,
+        measured=first.criterion.measured,
+        also=tuple(name for name, _ in sorted(others.items(), key=lambda pair: (-pair[1], pair[0]))),
+        in_common=tuple(in_common),
+        fix=fix,
+        certificates=_failed_first(items),
+    )
 
 
-def _groups(summaries: Sequence[Summary]) -> Iterator[Group]:
-    """Yield the groups: the same criterion fails for many reasons, so that a group shares the problem and the first cause that
-    differs."""
-    succeeded = [item for item in summaries if item.entry.verdict in SUCCESS]
-    # A diagnosis that passed shows nothing about a training that failed. Each once, in the order they came: the same
-    # certificates give the same report.
-    every = list(dict.fromkeys(item.parts for item in succeeded))
-    trained = list(dict.fromkeys(item.parts for item in succeeded if not item.entry.remark))
-    groups: dict[tuple[str, str, str, str], list[Summary]] = {}
-    peers: dict[tuple[str, str, str, str], Counter[str]] = {}
-    for item in summaries:
-        if item.first:
-            part, value, values = _first_difference(item.parts, every if item.entry.remark else trained)
-            key = (item.first.kind, item.first.criterion.code, part, value)
-            groups.setdefault(key, []).append(item)
-            peers.setdefault(key, Counter()).update(values)
-    for key, items in groups.items():
-        (kind, code, part, value), values = key, peers[key]
-        others = Counter(name for item in items for name in item.others)
-        advice = Counter(item.fix for item in items if item.fix is not None)
-        # one fix for all: what most of them advise
-        unadvised = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),))
-        fix, advised = next(iter(advice.most_common(1)), (unadvised, 0))
-        first, *_ = (item.first.criterion for item in items if item.first)
-        certified = every if all(item.entry.remark for item in items) else trained
-        yield Group(
-            kind=kind,
-            code=code,
-            means=first.why,
-            measured=first.measured,
-            also=tuple(sorted(others, key=others.__getitem__, reverse=True)),
-            part=part,
-            label=PARTS.get(part, ""),
-            value=value,
-            certified_with=tuple(sorted(values, key=values.__getitem__, reverse=True)[:MOST_VALUES]),
-            in_common=tuple(_in_common(items, certified)),
-            fix=fix,
-            advised=advised,
-            certificates=_newest(item.entry for item in items),
-        )
+def _failed_first(items: Iterable[Summary]) -> tuple[Listed, ...]:
+    """Return them as people look for them: what failed, and the newest of it, comes first."""
+    newest = sorted((item.entry for item in items), key=lambda item: item.issued, reverse=True)
+    return tuple(sorted(newest, key=lambda item: list(VERDICTS).index(item.verdict)))
 
 
-def _first_difference(
-    parts: tuple[str, ...], certified: Sequence[tuple[str, ...]]
-) -> tuple[str, str, Iterable[str]]:
-    """Return the first part in which this differs from every certified one that is equal before it, its value, and those that
-    they have there; "" where there is none. What one of the two did not record does not differ."""
-    for at, (part, value) in enumerate(zip(PARTS, parts, strict=True)):
-        alike = [peer for peer in certified if not value or peer[at] in (value, "")]
-        if certified and not alike:
-            return part, value, list(dict.fromkeys(peer[at] for peer in certified))
-        certified = alike
-    return "", "", ()
+@writes(MergeDocument)
+def show(console: Console, document: MergeDocument) -> None:
+    """Print how many there are of each verdict, the groups with their fix, and what could not be read."""
+    verdicts = ", ".join(badge.text for badge in document.badges) or "none"
+    prose(console, "", f"[bold]{document.title}[/]: {verdicts}", hang=2)
+    for written in document.files[:1]:
+        prose(console, "  Matrix: ", escape(written))
+    for group in document.groups:
+        console.print()
+        problem = f"[bold]{escape(f'{group.kind} {group.code}')}[/] in {len(group.certificates)}"
+        names = few([entry.name for entry in group.certificates], 3)
+        marked(console, VERDICTS[group.certificates[0].verdict].mark, f"{problem}: {escape(names)}", indent=0)
+        pairs(console, group.rows)
+        show_todo(console, group.fix, indent=4)
+    for name, rows in document.not_read.items():
+        section(console, f"{name} ({len(rows)})")
+        for subject, reason in rows[:20]:  # the page has all
+            marked(console, Mark.UNSURE, f"{escape(subject)}: {escape(reason)}")
 
 
-def _in_common(items: Sequence[Summary], certified: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the parts in which two or more of these agree, and in which a certified certificate has another value."""
-    for at, label in enumerate(PARTS.values()):
-        values = {item.parts[at] for item in items}
-        (value, *others) = values
-        theirs = {peer[at] for peer in certified} - {"", value}
-        if len(items) > 1 and value and not others and theirs:
-            yield f"{label} {value}"
+@writes(MergeDocument, "markdown")
+def markdown(document: MergeDocument) -> str:
+    """Return the same as Markdown, with the tables; links are relative to the folder of the merged report."""
+    return fill_in("certificates.md", document=document, verdicts=VERDICTS, most_links=5)
+
+
+@writes(MergeDocument, "html")
+def merged_page(document: MergeDocument) -> str:
+    """Return the same as one HTML file; the data lies beside it."""
+    return page("certificates.html", document=document, verdicts=VERDICTS, most_links=20)
+
+
+@writes(MergeDocument, "csv")
+def comma_separated(document: MergeDocument) -> str:
+    """Return a row for each certificate, and of what gave none its name and why, as RFC 4180 has them. What a spreadsheet would
+    run as a formula has an apostrophe before it (OWASP, CSV injection): names are a stranger's."""
+    rows: list[Sequence[str]] = [_COLUMNS]
+    for cell in document.cells:
+        for entry in cell.certificates:
+            begins = (entry.file, entry.sha256, entry.verdict.value, entry.issued)
+            rows.append((*begins, cell.gpu, cell.driver, cell.torch, cell.stack, entry.suite, entry.problem))
+    for missing in document.not_read.values():
+        rows += [(name, *("" for _ in _COLUMNS[2:]), reason) for name, reason in missing]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for row in rows:
+        writer.writerow([re.sub(r"\A(?=[=+\-@\t\r])", "'", visible(value)) for value in row])
+    return text.getvalue()

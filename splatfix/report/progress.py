@@ -1,20 +1,20 @@
-"""Progress of long work, on standard error: a live line on a terminal, a plain line now and then elsewhere."""
+"""Progress of long work, on standard error: a living text on a terminal, a plain line now and then elsewhere."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct
-from rich import progress as moving
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.table import Column
 from rich.text import Text
 
 from splatfix.certify.progress import title, words
 from splatfix.core.threads import start
+from splatfix.core.visible import visible
 from splatfix.install.outcome import InstallProgress
 from splatfix.model.steps import InstallStep
 from splatfix.report.console import escape, marked
@@ -36,71 +36,42 @@ def _say(console: Console, text: str) -> None:
 
 
 @contextmanager
-def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
-    """Yield a callback for work whose length nobody knows: what it is at, in one living line, or now and then a line of a log."""
+def _telling(console: Console) -> Iterator[Callable[[str, str, bool], None]]:
+    """Yield a callback for what is under way, a line about it, and whether that is its last: one living line, or in a log a line
+    for each thing that begins, one a minute, and the last."""
     if _is_live(console):
-        with console.status(title) as status:
-            yield lambda text: status.update(f"{title}: {escape(text)}")
+        with console.status("") as status:
+            yield lambda subject, line, is_last: status.update(escape(line))
         return
-    subject, printed_at = "", 0.0
+    printed_at: dict[str, float] = {}
 
-    def show(text: str) -> None:
-        nonlocal subject, printed_at
+    def log(subject: str, line: str, is_last: bool) -> None:
         now = time.monotonic()
-        # what stands before the colon is the subject; behind it come counts that change with every call
-        new_subject = text.partition(":")[0]
-        if new_subject != subject or now - printed_at >= _EVERY:
-            _say(console, f"{title}: {text}")
-            subject, printed_at = new_subject, now
+        if is_last or now - printed_at.get(subject, now - _EVERY) >= _EVERY:
+            _say(console, line)
+            printed_at[subject] = now
 
-    yield show
+    yield log
+
+
+@contextmanager
+def one_line(console: Console, about: str) -> Iterator[Callable[[str], None]]:
+    """Yield a callback for work whose length nobody knows. What stands before a colon is the subject; behind it come counts that
+    change with every call."""
+    with _telling(console) as tell:
+        yield lambda text: tell(text.partition(":")[0], f"{about}: {text}", False)
 
 
 @contextmanager
 def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
-    """Yield a callback for the certification: what runs now, and how far it is, as :mod:`splatfix.certify.progress` words it.
+    """Yield a callback for the certification: what runs now, and how far it is, as :mod:`splatfix.certify.progress` words it."""
+    with _telling(console) as tell:
 
-    On a terminal a bar for each thing that ran, and below them what is known of the last.
-    """
-    if not _is_live(console):
-        # a line when something begins, one a minute, and one for the last iteration
-        printed_at: dict[str, float] = {}
+        def show(where: str, state: Mapping[str, Any]) -> None:
+            subject, text = title(where, state), words(state)
+            line = f"{subject}: {text}" if text else f"{subject} ..."
+            tell(subject, line, bool(text) and state["iteration"] == state["iterations"])
 
-        def log(where: str, state: Mapping[str, Any]) -> None:
-            now, text = time.monotonic(), words(state)
-            if where not in printed_at:
-                _say(console, f"{title(where, state)} ...")
-            elif text and (now - printed_at[where] >= _EVERY or state["iteration"] == state["iterations"]):
-                _say(console, f"{title(where, state)}: {text}")
-            else:
-                return
-            printed_at[where] = now
-
-        yield log
-        return
-    bars = moving.Progress(
-        moving.TextColumn("{task.description:<12}"),
-        moving.BarColumn(),
-        moving.TaskProgressColumn(),
-        moving.TimeElapsedColumn(),
-    )
-    below, tasks = Text(overflow="fold"), dict[str, moving.TaskID]()
-
-    def show(where: str, state: Mapping[str, Any]) -> None:
-        text = words(state)
-        if where not in tasks:
-            # one thing runs after the other: what ran before is over
-            for last in bars.tasks[-1:]:
-                bars.stop_task(last.id)
-                if last.total is None:  # a bar of unknown length would go on moving
-                    bars.update(last.id, total=1, completed=1)
-            tasks[where] = bars.add_task(escape(title(where, state)), total=None)
-            below.plain = text
-        if text:
-            below.plain = text
-            bars.update(tasks[where], total=state["iterations"], completed=state["iteration"])
-
-    with Live(Group(bars, below), console=console, transient=True, refresh_per_second=10):
         yield show
 
 
@@ -112,102 +83,83 @@ _QUICK = {"make-drop-in", "verify-wheel", "edit-source", "install-wheel", "check
 def install_progress(
     console: Console, *, verbose: bool = False, every: float = _EVERY
 ) -> Iterator[InstallProgress]:
-    """Yield the listener that suits the console (standard error).
+    """Yield the listener that suits the console (standard error): a moving line for each step under way, or lines of a log, where
+    a thread says now and then what is still under way: CI systems end a job that prints nothing, and one file of CUDA may compile
+    for twenty minutes.
 
     Args:
         verbose: every step when it begins and ends; in a log, every line about what a step is at.
         every: in a log, after so many seconds a step that is still under way says so.
     """
-    if not _is_live(console):
-        logged, over = _Log(console, verbose), threading.Event()
-        reminder = threading.Thread(target=logged.remind, args=(over, every), daemon=True)
-        start(reminder)
-        try:
-            yield logged
-        finally:
-            over.set()
-            if reminder.is_alive():
-                reminder.join()
+    progress = _Steps(console, verbose=verbose)
+    if _is_live(console):
+        with Live(progress, console=console, transient=True) as progress.live:
+            yield progress
         return
-    doing = "{task.description}  [dim]{task.fields[doing]}[/]"
-    with moving.Progress(
-        moving.SpinnerColumn(),
-        # the time comes first: a narrow terminal cuts off the end of a line
-        moving.TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
-        moving.TextColumn(doing, table_column=Column(no_wrap=True, ratio=1)),
-        console=console,
-        transient=True,
-        expand=True,
-    ) as rows:
-        yield _Rows(console, verbose, rows)
+    over = threading.Event()
 
+    def remind() -> None:
+        while not over.wait(every):
+            for line in progress.lines(every / 2):  # what has just begun has just said so
+                _say(console, f"      {line}")
 
-class _Rows(InstallProgress):
-    """A moving line for each step under way; builds of several packages run at the same time."""
-
-    def __init__(self, console: Console, verbose: bool, rows: moving.Progress) -> None:
-        self._console, self._verbose, self._rows = console, verbose, rows
-        self._tasks: dict[tuple[str, str], moving.TaskID] = {}
-
-    def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
-        label = escape(f"[{number}/{total}] {step.kind} {step.subject}")
-        self._tasks[step.kind, step.subject] = self._rows.add_task(label, total=None, doing="")
-
-    def doing(self, step: InstallStep, text: str) -> None:
-        task = self._tasks.get((step.kind, step.subject))
-        if task is not None:  # a last line of a build may come after its end
-            self._rows.update(task, doing=escape(text), refresh=True)
-
-    def end(self, step: InstallStep, result: str) -> None:
-        task = self._tasks.pop((step.kind, step.subject), None)
-        if task is not None:
-            self._rows.remove_task(task)
-        _show_end(self._console, step, result, verbose=self._verbose)
+    reminder = threading.Thread(target=remind, daemon=True)
+    start(reminder)
+    try:
+        yield progress
+    finally:
+        over.set()
+        if reminder.is_alive():
+            reminder.join()
 
 
 class _UnderWay(Struct):
-    """When a step began, and what it is at."""
+    """A step, when it began, and what it is at."""
 
+    label: str
     began: float
     text: str = ""
 
 
-class _Log(InstallProgress):
-    """Lines of a log. A thread of its own says now and then that a step is still under way, for how long, and at what:
-    CI systems end a job that prints nothing, and one file of CUDA may compile for twenty minutes."""
+class _Steps(InstallProgress):
+    """The steps under way; builds of several packages run at the same time."""
 
-    def __init__(self, console: Console, verbose: bool) -> None:
+    live: Live | None = None
+
+    def __init__(self, console: Console, *, verbose: bool) -> None:
         self._console, self._verbose = console, verbose
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
-        self._under_way[step.kind, step.subject] = _UnderWay(time.monotonic())
-        if self._verbose or step.kind not in _QUICK:
+        label = f"[{number}/{total}] {step.kind} {step.subject}"
+        self._under_way[step.kind, step.subject] = _UnderWay(label, time.monotonic())
+        if self.live is None and (self._verbose or step.kind not in _QUICK):
             _say(self._console, f"[{number}/{total}] {step.text}")
             if log:
                 _say(self._console, f"      log: {log}")
 
     def doing(self, step: InstallStep, text: str) -> None:
         under_way = self._under_way.get((step.kind, step.subject))
-        if under_way:
+        if under_way:  # a last line of a build may come after its end
             under_way.text = text
-        if self._verbose:
+        if self.live:
+            self.live.refresh()
+        elif self._verbose:
             _say(self._console, f"      {step.subject}: {text}")
 
     def end(self, step: InstallStep, result: str) -> None:
         self._under_way.pop((step.kind, step.subject), None)
-        _show_end(self._console, step, result, verbose=self._verbose)
+        if self._verbose or step.kind not in _QUICK:
+            marked(self._console, Mark.GOOD, escape(f"{step.kind} {step.subject}: {result}"), indent=0)
 
-    def remind(self, over: threading.Event, every: float) -> None:
-        """Say every so many seconds what is under way, until it is over."""
-        while not over.wait(every):
-            for (_, subject), step in list(self._under_way.items()):
-                seconds = time.monotonic() - step.began
-                if seconds >= every / 2:  # what has just begun has just said so
-                    lasted = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-                    _say(self._console, f"      {subject}: {', '.join(filter(None, (lasted, step.text)))}")
+    def lines(self, least: float = 0.0) -> list[str]:
+        """Return a line for each step that is under way for so many seconds, with how long it lasts."""
+        lines = []
+        for step in list(self._under_way.values()):
+            seconds = time.monotonic() - step.began
+            if seconds >= least:
+                lines.append(visible(f"{step.label} ({timedelta(seconds=int(seconds))}) {step.text}"))
+        return lines
 
-
-def _show_end(console: Console, step: InstallStep, result: str, *, verbose: bool) -> None:
-    if verbose or step.kind not in _QUICK:
-        marked(console, Mark.GOOD, escape(f"{step.kind} {step.subject}: {result}"), indent=0)
+    def __rich__(self) -> Text:
+        return Text("\n".join(self.lines()))

@@ -1,32 +1,23 @@
 """Scenes: the samples, and a checked scene as what it is, what is wrong, and which trainers take it."""
 
-import base64
-import io
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from statistics import fmean
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.checks.scene.model import CheckedScene, StackVerdict
+from splatfix.checks.scene.model import CheckedScene
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted, few
-from splatfix.facts.scene.model import PILLOW_FORMATS, Scene
 from splatfix.model import Status
-from splatfix.report.console import escape, marked, prose, section, table
+from splatfix.report.console import escape, marked, pairs, prose, section, show_rows, table
 from splatfix.report.diagnosis import MARKS, finding_json, show_finding
 from splatfix.report.forms import writes
-from splatfix.report.html.page import page
-from splatfix.report.marks import Mark, Table, mark_of
+from splatfix.report.marks import Badge, Mark, Table, mark_of
+from splatfix.report.templates import page
 
-MOST_PHOTOS = 60
-"""On a contact sheet, evenly spaced."""
-_THUMBNAIL, _MOST_DECODED = 160, 1 << 31
-"""Pixels of one, and of all photos that are decoded for them: sixty PNGs of 24 million take half a minute."""
+LOADERS = "Trainers, by the source of their loaders; none was run"
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -134,8 +125,8 @@ def headline(checked: CheckedScene) -> str:
     if not scene.images:
         return f"{name}: not a scene that a trainer can load"
     problems, warnings = counted(number[Status.FAIL], "problem"), counted(number[Status.WARN], "warning")
-    loaders = sum(verdict.takes_it for verdict in checked.stacks)
-    return f"{name}: {problems}, {warnings}, {loaders} of {len(checked.stacks)} loaders accept it"
+    takers = sum(verdict.takes_it for verdict in checked.stacks)
+    return f"{name}: {problems}, {warnings}, {takers} of {len(checked.stacks)} loaders accept it"
 
 
 def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
@@ -153,7 +144,7 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
     memory = "not known"
     if checked.host_bytes is not None:
         memory = f"{checked.host_bytes / 2**30:.2f} GiB to load it with Inria's trainer (computed)"
-    facts = (
+    return (
         ("layout", scene.layout or "none"),
         ("images", f"{len(scene.images)} in the reconstruction, {counted(len(scene.present), 'file')}"),
         ("size", few([f"{width}x{height}" for width, height in sorted(sizes)])),
@@ -162,36 +153,32 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
         ("copies", few([f"images_{divisor}" for divisor in sorted(scene.copies)])),
         ("host memory", memory),
     )
-    return [(name, value) for name, value in facts if value]
 
 
 def show(console: Console, checked: CheckedScene) -> None:
     """Print one scene."""
     marked(console, mark_of(not checked.verdict), escape(headline(checked)), indent=0)
-    for name, value in facts_of(checked):
-        prose(console, f"  {name:<12}", escape(value))
+    pairs(console, facts_of(checked))
     for finding in checked.findings:
         show_finding(console, finding)
     if not checked.scene.images:
         return
-    section(console, "Trainers (by the source of their loaders; none was run)")
-    answers: dict[tuple[Mark, str], list[str]] = {}
+    section(console, LOADERS)
+    show_rows(console, loaders(checked))
+
+
+def loaders(checked: CheckedScene) -> Table:
+    """Return a row for each loader: the options that it needs, or its first error, in its own words where they are known."""
+    rows = []
     for verdict in checked.stacks:
-        answers.setdefault((mark_of(verdict.takes_it), answer(verdict)), []).append(verdict.reader)
-    for (mark, text), readers in answers.items():
-        marked(console, mark, escape(f"{', '.join(readers)}: {text}"))
-
-
-def answer(verdict: StackVerdict) -> str:
-    """Return a verdict in words: the options that it needs, or the first error, in the loader's words where they are known."""
-    if verdict.takes_it:
-        options = [refusal.option for refusal in verdict.refusals]
-        return " ".join(filter(None, ("accepts it", *(f"with {option}" for option in options))))
-    refusal = next(item for item in verdict.refusals if not item.option)
-    text = refusal.says or f"{refusal.fault} (its error message is not known)"
-    if refusal.way_out:
-        text += f" (fix: {refusal.way_out})"
-    return text
+        text = " ".join(("accepts it", *(f"with {item.option}" for item in verdict.refusals)))
+        if not verdict.takes_it:
+            refusal = next(item for item in verdict.refusals if not item.option)
+            text = refusal.says or f"{refusal.fault} (its error message is not known)"
+            if refusal.way_out:
+                text += f" (fix: {refusal.way_out})"
+        rows.append((verdict.reader, Badge(mark_of(verdict.takes_it), text), verdict.source))
+    return Table(("loader", "verdict", "read in"), rows)
 
 
 def scene_json(checked: CheckedScene) -> dict[str, Any]:
@@ -216,106 +203,21 @@ def scene_json(checked: CheckedScene) -> dict[str, Any]:
 
 
 def scene_page(checked: CheckedScene) -> str:
-    """Return the same as one HTML file, with a contact sheet."""
-    rows = [(verdict.reader, answer(verdict), verdict.source) for verdict in checked.stacks]
+    """Return the same as one HTML file."""
+    rows = []
+    for item in checked.findings:
+        evidence = "; ".join(entry.value for entry in item.evidence)
+        todo = "; ".join(step.line() for step in item.remedy)
+        rows.append((item.code, Badge(MARKS[item.status], item.summary), evidence, todo))
     return page(
-        "scene.html",
+        "plain.html",
+        command="splatfix scenes check",
         headline=headline(checked),
         mark=mark_of(not checked.verdict).css,
-        facts=facts_of(checked),
-        findings=checked.findings,
-        marks=MARKS,
-        stacks=Table(("loader", "verdict", "read in"), rows),
-        drawing=from_above(checked.scene),
-        photos=thumbnails(checked.scene),
+        remark="Checked by headers: no photo was decoded, and no trainer was run.",
+        sections=[
+            ("The scene", facts_of(checked)),
+            ("Findings", Table(("check", "finding", "evidence", "what to do"), rows)),
+            (LOADERS, loaders(checked)),
+        ],
     )
-
-
-def from_above(scene: Scene) -> Mapping[str, Sequence[tuple[float, ...]]] | None:
-    """Cameras (position and where they look) and points, in 0..100 across and down; None where there are no poses.
-    Above is where the tops of most photos point to."""
-    poses = [image.pose for image in scene.images if image.pose is not None]
-    if not poses:
-        return None
-    up = _unit([-fmean(pose.rotation[1][axis] for pose in poses) for axis in range(3)])
-    least = min(range(3), key=lambda axis: abs(up[axis]))
-    other = [0.0, 0.0, 0.0]
-    other[least] = 1.0
-    right = _unit(_cross(up, other))
-    front = _cross(right, up)
-
-    def flat(point: Sequence[float]) -> tuple[float, float]:
-        return _dot(right, point), _dot(front, point)
-
-    cameras = [(flat(pose.position), flat(pose.rotation[2])) for pose in poses]
-    finite = []
-    if scene.points is not None:
-        finite = [point for point in scene.points.sample if all(map(math.isfinite, point))]
-    points = [flat(point) for point in finite[:: max(1, len(finite) // 3000)]]
-    center_x = fmean(position[0] for position, _ in cameras)
-    center_y = fmean(position[1] for position, _ in cameras)
-    distances = sorted(max(abs(x - center_x), abs(y - center_y)) for x, y in points)
-    reach = max(max(abs(x - center_x), abs(y - center_y)) for (x, y), _ in cameras)
-    if distances:
-        # sized for 95 % of the points: a few lie far away
-        reach = max(reach, distances[int(0.95 * (len(distances) - 1))])
-    scale = 46.0 / (reach or 1.0)
-
-    def drawn(x: float, y: float) -> tuple[float, float]:
-        return round(50.0 + scale * (x - center_x), 2), round(50.0 + scale * (y - center_y), 2)
-
-    shown = [drawn(*point) for point in points]
-    return {
-        "points": [point for point in shown if 0 <= point[0] <= 100 and 0 <= point[1] <= 100],
-        "cameras": [(*drawn(*position), 4.0 * look[0], 4.0 * look[1]) for position, look in cameras],
-    }
-
-
-def _unit(vector: Sequence[float]) -> tuple[float, float, float]:
-    length = math.hypot(*vector)
-    if not length:
-        return 0.0, 0.0, 1.0
-    x, y, z = (value / length for value in vector)
-    return x, y, z
-
-
-def _dot(first: Sequence[float], second: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(first, second, strict=True))
-
-
-def _cross(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
-    (a, b, c), (d, e, f) = first, second
-    return b * f - c * e, c * d - a * f, a * e - b * d
-
-
-def thumbnails(scene: Scene) -> Sequence[tuple[str, str]]:
-    """Name and data address of some photos, evenly spaced; none without Pillow, and without those that it cannot open."""
-    try:
-        from PIL import Image
-    except ImportError:  # it belongs to what is certified, not to splatfix
-        return ()
-    registered = {image.path for image in scene.images}
-    paths = [path for path, photo in scene.present.items() if photo.format]
-    made, pixels = [], 0
-    for path in paths[:: max(1, math.ceil(len(paths) / MOST_PHOTOS))]:
-        buffer = io.BytesIO()
-        try:
-            with Image.open(scene.folder / path, formats=PILLOW_FORMATS) as photo:
-                photo.draft("RGB", (_THUMBNAIL, _THUMBNAIL))
-                pixels += photo.width * photo.height
-                if pixels > _MOST_DECODED:
-                    break
-                small = photo.convert("RGB")
-                small.thumbnail((_THUMBNAIL, _THUMBNAIL))
-                small.save(buffer, "JPEG", quality=70)
-        except MemoryError:
-            raise
-        # whatever Pillow makes of a damaged file: the findings name it
-        except Exception:  # noqa: BLE001, S112  # nosec B112
-            continue
-        data = base64.b64encode(buffer.getvalue()).decode()
-        caption = Path(path).name
-        if registered and path not in registered:
-            caption += " (not in the reconstruction)"
-        made.append((caption, f"data:image/jpeg;base64,{data}"))
-    return made

@@ -5,6 +5,8 @@ so that no name of a stranger's is markup anywhere, no page that is passed on te
 for it.
 """
 
+import base64
+import hashlib
 import html
 import re
 from functools import cache
@@ -15,10 +17,11 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from splatfix import __version__
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.report.console import shorten_home
-from splatfix.report.marks import Badge
+from splatfix.report.marks import Badge, Bar
 
 
 def _markup(text: str) -> Markup:
@@ -34,6 +37,8 @@ def html_text(value: object) -> Markup:
     if isinstance(value, Badge):
         sign = f'<span aria-hidden="true">{value.mark.sign}</span>'
         return _markup(f'<span class="badge {value.mark.css}">{sign} {html_text(value.text)}</span>')
+    if isinstance(value, Bar):
+        return _markup(f'<meter value="{value.share:.3f}" aria-label="share"></meter>')
     return _markup(html.escape(visible(shorten_home(str(value)), keep="\n")))
 
 
@@ -78,3 +83,19 @@ def fill_in(template: str, **values: Any) -> str:
     """Return the template's text, without empty lines at its end; what it is escaped for, the ending of its name says."""
     text = _environment(Path(template).suffix).get_template(template).render(values)
     return text.rstrip("\n") + "\n"
+
+
+def part(template: str, **values: Any) -> Markup:
+    """Return a template filled in, to stand in another."""
+    return _markup(fill_in(template, **values))
+
+
+def page(template: str, **values: Any) -> str:
+    """Return a template filled in as one HTML file, which needs no network and no library, and is readable on a phone, on paper
+    and by a screen reader."""
+    style, script = (
+        _markup(Path(__file__).with_name("html").joinpath(name).read_text("utf-8"))
+        for name in ("style.css", "viewer.js")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return fill_in(template, version=__version__, style=style, script=script, script_digest=digest, **values)

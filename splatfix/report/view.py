@@ -3,8 +3,9 @@
 What a result is called, how a number is written and which rows a table has is decided here; a form only arranges it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from msgspec import Struct
 
@@ -12,19 +13,19 @@ from smoke_trainer.record import Config, HostPeaks, TrainingRecord
 from splatfix.certify.model import (
     Certificate,
     Criterion,
-    KernelCheck,
     Outcome,
     SceneRun,
     Verdict,
     first_causes,
     vagueness,
 )
-from splatfix.core.proof import Rung
-from splatfix.core.words import few
-from splatfix.report.comparison import Baseline, baseline_of
+from splatfix.core.toml import table_beside
+from splatfix.core.words import few, grouped
+from splatfix.report import comparison
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.wording import LEVEL_MEANS, LEVEL_MEANS_ON_THE_CPU, RESULTS, RESULTS_LEGEND, SHORT_RUN
 
+WORDS: Mapping[str, Any] = table_beside(__file__, "wording.toml")
+"""What a reader who never saw a certificate needs: what a verdict means, and a few words explained."""
 OUTCOMES = {
     Outcome.FAILED: Badge(Mark.BAD, "failed"),
     Outcome.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
@@ -40,6 +41,7 @@ VERDICTS: Mapping[Verdict, Badge] = {
     Verdict.CERTIFIED: Badge(Mark.GOOD, "certified"),
 }
 """How each verdict is shown, the one that matters most first."""
+KERNELS = "Kernels against float64 references"
 SUCCESS = (Verdict.CERTIFIED, Verdict.REHEARSED)
 _WITHOUT_TRAINING = {1: "Diagnosis passed (run level 1)", 2: "Kernels verified (run level 2)"}
 """CERTIFIED is only said of what was trained."""
@@ -48,7 +50,7 @@ _PASSED = {
     False: Badge(Mark.BAD, "failed"),
     None: Badge(Mark.UNSURE, "undetermined"),
 }
-_REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
+REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
 SPREAD = {"PSNR": 0.045, "SSIM": 0.021}
 """How far runs of the quick suite with one seed lay apart, relative: tests/records/seed_spread.json."""
 
@@ -65,36 +67,32 @@ class Problem(Struct, frozen=True):
     ``interrupted``, ``unfinished``."""
 
 
-def problems_of(certificate: Certificate) -> Iterator[Problem]:
-    """Yield why it is not certified, or undetermined: failed kernels, failed criteria, failed levels, that it did not come to
-    its end, then what could not be judged; the most specific first. Nothing for a certificate of success."""
+def problems_of(certificate: Certificate) -> list[Problem]:
+    """Return why it is not certified, or undetermined: altered code, wrong kernels, failed criteria, failed levels, that it did
+    not come to its end, then what could not be judged; the most specific first. Nothing for a certificate of success."""
     if certificate.verdict in SUCCESS:
-        return
-    yield from _judged(certificate, Outcome.FAILED)
-    for rung in certificate.proof:
-        if rung.reached is False:
-            yield _problem("level", rung.name.value, rung.shown_by)
+        return []
+    # altered code, then a wrong kernel: either may be the cause of all that follows
+    judged = [Problem("diagnosis", "diagnosis", item) for item in first_causes(certificate.diagnosis)]
+    for kernel in certificate.kernels:
+        judged.append(_problem("kernel", kernel.name, kernel.sentence, kernel.outcome))
+    criteria = [Problem("criterion", run.scene, item) for run in certificate.scenes for item in run.criteria]
+    judged += sorted(criteria, key=lambda item: vagueness(item.criterion.code))
+    for run in certificate.scenes:
+        if run.unreadable:
+            judged.append(_problem("scene", "scene-readable", run.unreadable, Outcome.UNDETERMINED))
+    ended = [
+        _problem("level", rung.name.value, rung.shown_by)
+        for rung in certificate.proof
+        if rung.reached is False
+    ]
     for code in ("interrupted", "unfinished"):
         if getattr(certificate, code):
-            yield _problem("run", code, certificate.summary, advice="run it again")
-    yield from _judged(certificate, Outcome.UNDETERMINED)
-
-
-def _judged(certificate: Certificate, outcome: Outcome) -> Iterator[Problem]:
-    # altered code, then a wrong kernel: either may be the cause of all that follows
-    for item in first_causes(certificate.diagnosis):
-        if item.outcome is outcome:
-            yield Problem("diagnosis", "diagnosis", item)
-    for kernel in certificate.kernels:
-        if kernel.outcome is outcome:
-            yield _problem("kernel", kernel.name, kernel.sentence, outcome)
-    criteria = [(run.scene, item) for run in certificate.scenes for item in run.criteria]
-    for scene, item in sorted(criteria, key=lambda pair: vagueness(pair[1].code)):
-        if item.outcome is outcome:
-            yield Problem("criterion", scene, item)
-    for run in certificate.scenes:
-        if outcome is Outcome.UNDETERMINED and run.unreadable:
-            yield _problem("scene", "scene-readable", run.unreadable, outcome)
+            ended.append(_problem("run", code, certificate.summary, advice="run it again"))
+    failed = [item for item in judged if item.criterion.outcome is Outcome.FAILED]
+    open_ones = [item for item in judged if item.criterion.outcome is Outcome.UNDETERMINED]
+    unknown = _problem("run", "no-reason-recorded", certificate.summary, Outcome.UNDETERMINED)
+    return [*failed, *ended, *open_ones] or [unknown]
 
 
 def _problem(
@@ -105,13 +103,10 @@ def _problem(
 
 def what_to_do(certificate: Certificate) -> dict[str, list[Problem]]:
     """Return the problems by what to do about them, "" where only a diagnosis can tell."""
-    problems = [item for item in problems_of(certificate) if item.kind not in ("level", "run")]
+    problems = [item for item in problems_of(certificate) if item.kind != "run"]
     # a level fails by what it consists of; only without that it speaks for itself
-    problems = problems or [item for item in problems_of(certificate) if item.kind == "level"]
-    todo: dict[str, list[Problem]] = {}
-    for item in problems:
-        todo.setdefault(item.criterion.advice, []).append(item)
-    return todo
+    problems = [item for item in problems if item.kind != "level"] or problems
+    return grouped(problems, lambda item: item.criterion.advice)
 
 
 def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
@@ -126,41 +121,20 @@ def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
 
 
 def scope(certificate: Certificate) -> str:
-    """Return what was run, and where: ``Run level 4, suite data, renderer torch, device cpu.``"""
+    """Return what was run, and where: ``With run level 4, suite data, renderer torch, device cpu.``"""
     parts = {
         "run level": certificate.level,
         "suite": certificate.suite,
         "renderer": certificate.renderer,
         "device": certificate.device,
     }
-    text = ", ".join(f"{name} {value}" for name, value in parts.items() if value)
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"With {', '.join(f'{name} {value}' for name, value in parts.items() if value)}."
 
 
-def levels(certificate: Certificate) -> Sequence[tuple[Rung, Badge, str]]:
-    """Return the levels of proof, lowest first: each with its result, and what it is for a reader who never saw one."""
-    means = dict(LEVEL_MEANS)
-    # without a GPU there is no driver and no toolkit that could fit or not
-    if certificate.device == "cpu":
-        means |= LEVEL_MEANS_ON_THE_CPU
-    return [
-        (rung, Badge(_REACHED[rung.reached], rung.words), means[rung.name.value])
-        for rung in certificate.proof
-    ]
-
-
-def skipped(certificate: Certificate) -> dict[str, list[str]]:
+def skipped(certificate: Certificate) -> dict[str, str]:
     """Return the skipped scenes by reason: mostly one reason holds for all of them."""
-    scenes: dict[str, list[str]] = {}
-    for item in certificate.skipped:
-        scenes.setdefault(item.reason, []).append(item.scene)
-    return scenes
-
-
-def baseline(certificate: Certificate) -> Baseline | None:
-    """Return each scene beside the baseline's, where there was one."""
-    comparison = certificate.comparison
-    return baseline_of(comparison) if comparison and comparison.scenes else None
+    reasons = grouped(certificate.skipped, lambda item: item.reason)
+    return {reason: ", ".join(item.scene for item in items) for reason, items in reasons.items()}
 
 
 def scene_badge(run: SceneRun) -> Badge:
@@ -176,46 +150,65 @@ def count_met(criteria: Iterable[Criterion]) -> str:
     return f"{outcomes.count(Outcome.MET)} of {len(outcomes)}"
 
 
-def errors_of(check: KernelCheck) -> tuple[str, str]:
-    """Return a kernel's error of its value and of its gradient, relative, each with the one that is allowed; – for what was not
-    compared."""
-    value, gradient = ABSENT, ABSENT
-    # 0 stands for a kernel without a reference: its value was not compared
-    if check.value_allowed:
-        value = f"{number(check.value_error, '{:.1e}')} (allowed {check.value_allowed:.0e})"
-    if check.gradient_allowed:
-        gradient = f"{number(check.gradient_error, '{:.1e}')} (allowed {check.gradient_allowed:.0e})"
-    return value, gradient
+def tables(certificate: Certificate) -> dict[str, Table]:
+    """Return every table by its title, in the order in which a report is read; without those that have no rows."""
+    runs = certificate.scenes
+    results = [(run.scene, scene_badge(run), *row(run)) for run in runs]
+    made = {
+        "Results by scene": Table(("scene", "result", *WORDS["results"]), results, legend(runs)),
+        comparison.TITLE: comparison.table_of(certificate.comparison),
+        "Diagnosis": _criteria(certificate.diagnosis),
+        **{f"Criteria: {run.scene}": _criteria(run.criteria) for run in runs},
+        KERNELS: _kernels(certificate),
+        "Environment": Table(("part", "version"), list(certificate.environment.items())),
+        "Code that ran, recorded from inside the run": _code_that_ran(runs),
+        "Settings": _settings(runs),
+    }
+    # scenes share their criteria: each threshold's source once
+    sources = {item.code: item.source for run in runs for item in run.criteria if item.source}
+    made["Where the thresholds come from"] = Table(("criterion", "source"), list(sources.items()))
+    return {title: table for title, table in made.items() if table.rows}
 
 
-def kernels(certificate: Certificate) -> Table:
+def _criteria(items: Iterable[Criterion]) -> Table:
+    """Return a row for each criterion."""
+    rows = [(item.code, OUTCOMES[item.outcome], item.measured, item.required) for item in items]
+    return Table(("criterion", "outcome", "measured", "required"), rows)
+
+
+def _kernels(certificate: Certificate) -> Table:
     """Return a row for each kernel."""
     rows = []
     for check in certificate.kernels:
+        value, gradient = ABSENT, ABSENT
+        # 0 stands for a kernel without a reference: its value was not compared
+        if check.value_allowed:
+            value = f"{number(check.value_error, '{:.1e}')} (allowed {check.value_allowed:.0e})"
+        if check.gradient_allowed:
+            gradient = f"{number(check.gradient_error, '{:.1e}')} (allowed {check.gradient_allowed:.0e})"
         cells = (check.name, check.implementation, check.kind or "not installed", OUTCOMES[check.outcome])
-        rows.append((*cells, *errors_of(check), check.detail or ABSENT))
+        rows.append((*cells, value, gradient, check.detail or ABSENT))
     headers = ("kernel", "implementation", "kind", "result", "value error", "gradient error", "detail")
-    return Table(headers, rows)
+    return Table(headers, rows, WORDS["kernels"])
 
 
-def settings(certificate: Certificate) -> Table:
+def _settings(runs: Sequence[SceneRun]) -> Table:
     """Return the settings: one value where it is the same in every scene, otherwise each scene's."""
-    runs = [run for run in certificate.scenes if run.record.config != Config()]
-    rows = []
+    rows, set_up = [], [run for run in runs if run.record.config != Config()]
     for name in (field.name for field in fields(Config)):
-        texts = {run.scene: number(getattr(run.record.config, name) or None, "{}") for run in runs}
+        texts = {run.scene: number(getattr(run.record.config, name) or None, "{}") for run in set_up}
         text = ", ".join(f"{scene} {text}" for scene, text in texts.items())
         if len(set(texts.values())) == 1:
             text = next(iter(texts.values()))
-        if text != ABSENT:
+        if set(texts.values()) - {ABSENT}:
             rows.append((name, text))
     return Table(("setting", "value"), rows)
 
 
-def code_that_ran(certificate: Certificate) -> Table:
+def _code_that_ran(runs: Sequence[SceneRun]) -> Table:
     """Return a row for each part and file, with the scenes it ran in."""
     scenes: dict[tuple[str, ...], list[str]] = {}
-    for run in certificate.scenes:
+    for run in runs:
         for part, item in run.record.implementations.items():
             cells = (item.name, item.version, item.engine, item.file, item.sha256)
             scenes.setdefault((part, *(cell or ABSENT for cell in cells)), []).append(run.scene)
@@ -223,14 +216,8 @@ def code_that_ran(certificate: Certificate) -> Table:
     return Table(("part", "name", "version", "engine", "file", "SHA-256", "scenes"), rows)
 
 
-def results(runs: Sequence[SceneRun]) -> Table:
-    """Return the results, a row for each scene."""
-    rows = [(run.scene, scene_badge(run), *row(run)) for run in runs]
-    return Table(("scene", "result", *RESULTS), rows)
-
-
 def row(run: SceneRun) -> tuple[str, ...]:
-    """Return a scene's results, a cell for each of RESULTS: ``2,600 → 6,045`` is from the start to the end."""
+    """Return a scene's results, a cell for each of their columns: ``2,600 → 6,045`` is from the start to the end."""
     record = run.record
     heldout = record.heldout
     size = record.ply.bytes
@@ -260,11 +247,11 @@ def row(run: SceneRun) -> tuple[str, ...]:
 def legend(runs: Sequence[SceneRun]) -> str:
     """Return what the columns mean, for these scenes."""
     records = [run.record for run in runs]
-    texts = [RESULTS_LEGEND]
+    texts: list[str] = [WORDS["results_legend"]]
     # Kerbl et al. 2023 publish figures at 7,000 and 30,000
     if any(record.iterations is not None and record.iterations < 7_000 for record in records):
         spread = " and ".join(f"{share:.1%} in {name}" for name, share in SPREAD.items())
-        texts.insert(0, SHORT_RUN.format(spread=spread))
+        texts.insert(0, WORDS["short_run"].format(spread=spread))
     lpips = {record.heldout.lpips_note for record in records} - {""}
     texts += [f"LPIPS: {note}." for note in sorted(lpips)]
     return " ".join(texts)

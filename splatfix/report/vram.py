@@ -1,28 +1,27 @@
-"""The budget of a training: the parts of each phase as bars, the verdict, what to change, and how large it may get."""
+"""The budget of a training: the verdict, the parts of each phase, how large it may get, and what to change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rich.console import Console
 
 from splatfix.budget.model import Budget, Expected, Phase, Verdict
-from splatfix.report.console import escape, marked, prose, section, table
+from splatfix.report.console import escape, marked, pairs, prose, section, table
 from splatfix.report.forms import writes
-from splatfix.report.html.page import page
-from splatfix.report.marks import ABSENT, Mark, Table
+from splatfix.report.marks import Bar, Mark, Part, Table
+from splatfix.report.templates import page
 
 _VERDICTS: Mapping[Verdict, tuple[Mark, str]] = {
     Verdict.FITS: (Mark.GOOD, "Fits"),
     Verdict.EXCEEDS: (Mark.BAD, "Does not fit"),
-    Verdict.UNKNOWN: (Mark.UNKNOWN, "Not known whether it fits"),
+    Verdict.UNKNOWN: (Mark.UNKNOWN, "May not fit"),
 }
-_CHANGES = ("option", "saves", "peak then", "quality lost", "figure")
 _UNKNOWN = "not known"
 
 
 def gigabytes(number: float | None) -> str:
     """Return bytes in GiB, as memory of cards is counted, or in MiB."""
     if number is None:
-        return "unknown"
+        return _UNKNOWN
     if number < 2**30 / 10:
         return f"{number / 2**20:.1f} MiB"
     return f"{number / 2**30:.2f} GiB"
@@ -37,17 +36,14 @@ def headline(budget: Budget) -> str:
     name = max(known, key=lambda name: known[name].high_bytes, default="")
     name = next((name for name in known if known[name].peak_bytes > limit), name)
     verdict = _VERDICTS[budget.verdict][1]
-    if budget.verdict is Verdict.UNKNOWN and name and known[name].high_bytes > limit:
-        verdict = "May not fit"
     parts = [f"{verdict} {card.name}, {gigabytes(limit)} usable (97 % of {gigabytes(card.memory_bytes)})"]
     if name:
         parts.append(f"{name} takes {with_error(known[name])}")
         if known[name].low_bytes <= limit < known[name].high_bytes:
             parts.append("the limit lies within the error of this estimate (--gaussians narrows it)")
-    if budget.verdict is Verdict.UNKNOWN and not known and budget.largest.gaussians is not None:
-        parts.append("the number of Gaussians is missing (--gaussians)")
-    elif budget.verdict is Verdict.UNKNOWN and missing:
-        parts.append(f"not published of {budget.need.stack}: {', '.join(missing)}")
+    if budget.verdict is Verdict.UNKNOWN and missing:
+        why = f"without --gaussians, or not published of {budget.need.stack}"
+        parts.append(f"not known {why}: {', '.join(missing)}")
     return "; ".join(parts)
 
 
@@ -61,59 +57,71 @@ def with_error(phase: Phase | None) -> str:
     return f"{gigabytes(phase.peak_bytes)} ({error})"
 
 
-@writes(Budget)
-def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
-    """Print a budget; with ``verbose`` the parts of each phase, every setting, and all sources."""
+def sections(budget: Budget, *, verbose: bool) -> list[tuple[str, Part]]:
+    """Return what is told below the headline, by title; with ``verbose`` also the parts of each phase, every setting and all
+    sources, which are the last column of each table."""
     need = budget.need
-    marked(console, _VERDICTS[budget.verdict][0], escape(headline(budget)), indent=0)
     photos = f"{need.photos} photos of {need.width}x{need.height}"
     if need.size_option:
         photos += f" (at {need.size_option}: there is no prepared copy)"
-    count = "not known"
-    if need.gaussians.typical:
-        count = f"{need.gaussians.typical:,.0f}"
-    prose(console, "  ", escape(f"{need.stack}: {photos}; {budget.unit}: {count}"))
-    if budget.scene:
-        prose(console, "  ", escape(f"{budget.scene} (scenes found: {budget.scenes}; the largest counts)"))
-    if budget.calibration:
-        prose(console, "  calibrated: ", escape(budget.calibration))
-    section(console, "Peak of the card's memory, and of the host's")
-    longest = max(
-        (part.bytes for phase in budget.phases.values() if phase for part in phase.parts), default=1
-    )
+    count = f"{need.gaussians.typical:,.0f}" if need.gaussians.typical else _UNKNOWN
+    scene = budget.scene and f"{budget.scene} (scenes found: {budget.scenes}; the largest counts)"
+    peaks = [(need.stack, f"{photos}; {budget.unit}: {count}"), ("scene", scene)]
+    peaks.append(("calibrated", budget.calibration))
     for name, phase in budget.phases.items():
-        host = budget.host[name]
         peak = with_error(phase)
-        if host:
+        if host := budget.host[name]:
             peak += f"; host {with_error(host) if verbose else gigabytes(host.peak_bytes)}"
-        prose(console, f"  {name:<11}", escape(peak))
-        if phase is None or not verbose:
-            continue
-        for part in phase.parts:
-            bar = "█" * max(1, round(28 * part.bytes / longest))
-            label = f"{part.name:<28} {gigabytes(part.bytes):>11}  {part.kind:<9}"
-            console.print(f"    {escape(label)} [cyan]{bar}[/]", soft_wrap=True)
-    section(console, "Expected, and the maximum with everything else unchanged")
-    for label, expected in ((budget.unit, budget.gaussians), ("minutes", budget.minutes)):
-        prose(console, f"  {label:<11}", escape(in_words(expected, sources=verbose)))
-    limits = "; ".join(f"{name} {limit}" for name, limit in largest(budget) if limit != _UNKNOWN)
-    prose(console, f"  {'maximum':<11}", escape(limits or _UNKNOWN))
-    if budget.changes:
-        section(console, "Settings to change, least quality lost first")
+        peaks.append((name, peak))
+    told: list[tuple[str, Part]] = [("Peak of the card's memory, and of the host's", peaks)]
     if verbose:
-        table(console, _CHANGES, [(*row[:-1], row[-1].partition(":")[0]) for row in _change_rows(budget)])
-        for source in dict.fromkeys(row[-1] for row in _change_rows(budget)):
-            prose(console, "  ", f"[dim]{escape(source)}[/]")
-        return
-    # those without a figure give way where there are many
+        rows = []
+        for name, phase in budget.phases.items():
+            for part in phase.parts if phase else ():
+                error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
+                bar = Bar(part.bytes / budget.card.memory_bytes)
+                rows.append((name, part.name, gigabytes(part.bytes), error, bar, part.kind, part.source))
+        parts = ("phase", "part", "takes", "at least, at most", "of the card", "figure", "source")
+        told.append(("Parts of each phase", Table(parts, rows)))
+    expected = [
+        (budget.unit, in_words(budget.gaussians, sources=verbose)),
+        ("minutes", in_words(budget.minutes, sources=verbose)),
+        ("maximum", largest(budget)),
+    ]
+    told.append(("Expected, and the maximum with everything else unchanged", expected))
+    # where they are many, those without a figure give way
     changes = [row for row in budget.changes if row.saves_bytes is not None or len(budget.changes) <= 4]
-    for row in changes[:4]:
-        text = f"{row.option}: saves {gigabytes(row.saves_bytes)}; loses {row.quality}"
-        prose(console, "  ", escape(text))
-    console.print("[dim]Each part, every setting and all sources: --verbose[/]")
+    settings: Part = [
+        (row.option, f"saves {gigabytes(row.saves_bytes)}; loses {row.quality}") for row in changes[:4]
+    ]
+    if verbose:
+        full = list[tuple[str, ...]]()
+        for row in budget.changes:
+            saved = gigabytes(row.saves_bytes), gigabytes(row.peak_bytes)
+            full.append((row.option, *saved, row.quality, row.kind, row.source))
+        settings = Table(("option", "saves", "peak then", "quality lost", "figure", "source"), full)
+    if budget.changes:
+        told.append(("Settings to change, least quality lost first", settings))
+    return told
 
 
-def in_words(expected: Expected | None, *, sources: bool = True) -> str:
+@writes(Budget)
+def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
+    """Print a budget; with ``verbose`` the parts of each phase, every setting, and all sources."""
+    marked(console, _VERDICTS[budget.verdict][0], escape(headline(budget)), indent=0)
+    for title, part in sections(budget, verbose=verbose):
+        section(console, title)
+        if isinstance(part, Table):
+            table(console, part.headers[:-1], [row[:-1] for row in part.rows])
+            for source in dict.fromkeys(row[-1] for row in part.rows):
+                prose(console, "  ", f"[dim]{escape(source)}[/]")
+        else:
+            pairs(console, part)
+    if not verbose:
+        console.print("[dim]Each part, every setting and all sources: --verbose[/]")
+
+
+def in_words(expected: Expected | None, *, sources: bool) -> str:
     """Return a range with what it rests on."""
     if expected is None:
         return "not known: no similar run is published"
@@ -124,28 +132,14 @@ def in_words(expected: Expected | None, *, sources: bool = True) -> str:
     return f"{' to '.join(figures)} ({'; '.join(filter(None, basis))})"
 
 
-def _change_rows(budget: Budget) -> Sequence[tuple[str, ...]]:
-    """Return a row for each setting."""
-    rows = []
-    for row in budget.changes:
-        figures = gigabytes(row.saves_bytes), gigabytes(row.peak_bytes)
-        kind = row.kind.replace("unknown", "no figure")
-        rows.append((row.option, *figures, row.quality, f"{kind}: {row.source}"))
-    return rows
-
-
-def largest(budget: Budget) -> Sequence[tuple[str, str]]:
-    """Return the three limits, by name; 0 where not even the photos fit."""
-    limits = budget.largest
-    size = "x".join(map(str, limits.resolution or ()))
-    unlimited = "no limit by this card"
+def largest(budget: Budget) -> str:
+    """Return the three limits; 0 where not even the photos fit."""
+    limits, unlimited = budget.largest, "no limit by this card"
     if budget.loading is None or budget.loading.at_least:  # what photos take is not known, or not all of it
         unlimited = _UNKNOWN
-    return [
-        (budget.unit, _down(limits.gaussians) or _UNKNOWN),
-        ("resolution", size or unlimited),
-        ("photos", _down(limits.photos) or unlimited),
-    ]
+    size = "x".join(map(str, limits.resolution or ())) or unlimited
+    count = _down(limits.gaussians) or _UNKNOWN
+    return f"{budget.unit} {count}; resolution {size}; photos {_down(limits.photos) or unlimited}"
 
 
 def _down(number: int | None) -> str:
@@ -159,29 +153,11 @@ def _down(number: int | None) -> str:
 @writes(Budget, "html")
 def budget_page(budget: Budget) -> str:
     """Return the same as one HTML file."""
-    phases = {name: phase for name, phase in budget.phases.items() if phase is not None}
-    longest = max([budget.limit_bytes, *(phase.peak_bytes for phase in phases.values())])
-    drawn = []
-    for name, phase in phases.items():
-        rows = []
-        for part in phase.parts:
-            error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
-            rows.append((part.name, gigabytes(part.bytes), error, f"{part.kind}: {part.source}"))
-        parts = Table(("part", "takes", "at least, at most", "figure"), rows)
-        drawn.append((name, with_error(phase), phase.parts, parts))
     return page(
-        "vram.html",
+        "plain.html",
+        command="splatfix vram",
         headline=headline(budget),
         mark=_VERDICTS[budget.verdict][0].css,
-        limit=100.0 * budget.limit_bytes / longest,
-        longest=longest,
-        phases=drawn,
-        changes=Table(_CHANGES, _change_rows(budget)),
-        expected=[
-            (budget.unit, in_words(budget.gaussians)),
-            ("minutes", in_words(budget.minutes)),
-            ("calibration", budget.calibration or ABSENT),
-        ],
-        largest=largest(budget),
-        hosts=[(name, with_error(phase)) for name, phase in budget.host.items() if phase],
+        remark="Estimated, not measured: each figure says what it rests on.",
+        sections=sections(budget, verbose=True),
     )

@@ -12,11 +12,18 @@ from msgspec.structs import replace
 from splatfix.certify import Certificate, Verdict
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.reading import Unread
-from splatfix.core.step import Command, run
+from splatfix.core.step import Command, run, say
 from splatfix.model.option import Advice, OptionKind, Options, Plan
-from splatfix.report.html.matrix import matrix_page
-from splatfix.report.merged import markdown, show, tables
-from splatfix.report.merging import Group, MergeDocument, Summary, merge, summary_of
+from splatfix.report.merging import (
+    Group,
+    MergeDocument,
+    Summary,
+    markdown,
+    merge,
+    merged_page,
+    show,
+    summary_of,
+)
 from tests.certify.conftest import RESULT
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
@@ -69,28 +76,24 @@ def write(folder: Path, document: dict[str, Any]) -> Path:
     return folder
 
 
-def test_every_certificate_is_in_one_cell_and_failures_are_grouped_by_the_first_cause_that_differs() -> None:
+def test_every_certificate_is_in_one_cell_and_failures_are_grouped_by_what_failed_first() -> None:
     lab = list(varied(BASE))
     found = merged(*lab)
     assert len(found.cells) == len(lab) == 160
     assert found.verdicts == {
         verdict.value: sum(item["verdict"] == verdict.value for item in lab) for verdict in Verdict
     }
-    (gsplat, table), (inria, _) = tables(found)
+    (gsplat, table), (inria, _) = found.tables.items()
     assert gsplat.startswith("gsplat: ") and inria.startswith("inria: ")
     assert table.headers[2:] == TORCHES, "2.9 comes before 2.11"
     gpu, driver, *cells = table.rows[0]
     assert gpu in GPUS and driver == DRIVERS[0] and [cell and cell.torch for cell in cells] == list(TORCHES)
-    failed = [group for group in found.groups if group.code in ("gradients-xyz", "no-kernel-image")]
-    assert sum(len(group.certificates) for group in failed) == found.verdicts["not-certified"]
-    largest = next(group for group in failed if group.code == "gradients-xyz")
-    assert (largest.part, largest.value, largest.certified_with) == ("asked-renderer", "gsplat", ("inria",))
-    assert {"processor Tesla T4", "renderer asked for gsplat"} <= set(largest.in_common)
-    oldest = {group.value for group in failed if group.code == "no-kernel-image" and group.part == "torch"}
-    assert oldest == {TORCHES[0], *TORCHES[2:]}, "cu124 on an RTX 5090, cu130 with the oldest driver"
-    assert all(group.means for group in failed)
-    screen = on_screen(show, replace(found, groups=found.groups[:1] * 25), width=200)
-    assert screen.count("fix: ") == 20, "at most"
+    failed = {group.code: group for group in found.groups if group.code != "loss-falls"}
+    assert {*failed} == {"gradients-xyz", "no-kernel-image"} and all(group.means for group in failed.values())
+    assert sum(len(group.certificates) for group in failed.values()) == found.verdicts["not-certified"]
+    common = failed["gradients-xyz"].in_common
+    assert {"GPU Tesla T4", "renderer asked for gsplat"} <= set(common) and len(common) == 3
+    assert "criterion no-kernel-image in 28: " in on_screen(show, found).splitlines()[2], "the largest first"
 
 
 def group_of(*documents: dict[str, Any]) -> Group:
@@ -102,54 +105,46 @@ def changed(**changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(BASE), **changes}
 
 
-def test_what_differs_is_said_and_what_was_not_recorded_does_not_differ() -> None:
+def test_what_failures_have_in_common_is_said() -> None:
     broken = {"name": "loads", "reached": False, "shown_by": "broken"}
-    failed = {"verdict": "not-certified", "proof": [broken]}
-    same = group_of(BASE, changed(**failed))
-    assert (same.kind, same.code, same.measured, same.part) == ("level", "loads", "broken", "")
-    alone = group_of(changed(**failed))
-    assert (alone.part, alone.certified_with) == ("", ())
-    crashed = group_of(BASE, changed(**failed, scenes=[], environment={}))  # it left no result to compare
-    assert crashed.part == ""
-    torch = group_of(BASE, changed(**failed, environment={"python": "3.12.1"}))
-    assert (torch.part, torch.value, torch.certified_with) == ("python", "3.12.1", ("3.11.7",))
+    failed = changed(verdict="not-certified", proof=[broken], environment={"python": "3.12.1"})
+    same = group_of(BASE, failed, failed)
+    assert (same.kind, same.code, same.measured, same.in_common) == (
+        "level",
+        "loads",
+        "broken",
+        ("python 3.12.1",),
+    )
+    assert group_of(BASE, failed).in_common == () == group_of(failed, failed).in_common
+    crashed = {**failed, "scenes": [], "environment": {}}  # it left no result to compare
+    assert group_of(BASE, crashed, crashed).in_common == ()
+    diagnosed = changed(level=1, scenes=[])  # it is no peer of a training that failed
+    assert group_of(diagnosed, failed, failed).in_common == ()
 
 
 def advised(title: str) -> dict[str, Any]:
-    option = Plan(OptionKind.REBUILD, title, (run("splatfix", "install", "a b", text="BuildWheel it"),))
+    option = Plan(OptionKind.REBUILD, title, (run("splatfix", "install", "a b", text=f"build {title}"),))
     document: dict[str, Any] = to_json(Options((), (), (option,), advice=Advice(option)))
     return document
 
 
-def test_a_group_has_one_fix_and_says_how_many_advise_it() -> None:
+def test_a_group_has_the_fix_that_most_of_it_advise() -> None:
     advising = {
         title: changed(verdict="not-certified", interrupted=True, options=advised(title)) for title in "ab"
     }
     ended = changed(verdict="undetermined", interrupted=True)
     group = group_of(advising["a"], advising["a"], advising["b"], ended)
-    assert (group.code, group.fix.title, group.advised) == ("interrupted", "a", 2)
-    command = group.fix.steps[0].command
+    assert (group.code, group.fix[0].text) == ("interrupted", "build a")
+    command = group.fix[0].command
     assert command is not None and command.argv == ("splatfix", "install", "a b")
-    again = group_of(ended)
-    assert (again.fix.title, again.fix.steps, again.advised) == ("run it again", (), 1)
+    assert group_of(ended).fix == (say("run it again"),)
     old = {**MET, "code": "driver-too-old", "outcome": "failed", "advice": "Install a newer driver."}
     unadvised = changed(verdict="not-certified", diagnosis=[old], kernels=[KERNEL])
     group = group_of(unadvised, unadvised)
     assert (group.kind, group.code, group.also) == ("diagnosis", "driver-too-old", ("ssim",))
-    assert (group.fix.title, group.advised) == ("Install a newer driver.", 2)
+    assert group.fix == (say("Install a newer driver."),)
     bare = group_of(changed(verdict="not-certified", kernels=[KERNEL]))
-    assert bare.advised == 0 and bare.fix.steps
-
-
-def test_a_diagnosis_that_passed_is_no_peer_of_a_training_that_failed() -> None:
-    failed = changed(
-        verdict="not-certified", kernels=[KERNEL], environment={"python": "3.11.7", "torch": "2.6"}
-    )
-    diagnosed = changed(level=1, scenes=[], environment={"python": "3.11.7", "torch": "2.13"})
-    assert (group_of(diagnosed, failed).part, group_of(diagnosed, failed).certified_with) == ("", ())
-    trained = {**diagnosed, "level": 3}
-    assert (group_of(trained, failed).part, group_of(trained, failed).certified_with) == ("torch", ("2.13",))
-    assert group_of(diagnosed, {**failed, "level": 1}).part == "torch", "of one diagnosis and another it is"
+    assert bare.fix[0].text == "look for the cause where it failed"
 
 
 def test_every_cell_is_linked_and_what_cannot_be_read_is_listed(splatfix: Splatfix, tmp_path: Path) -> None:
@@ -217,7 +212,7 @@ def test_an_earlier_matrix_is_set_aside(splatfix: Splatfix, tmp_path: Path) -> N
 
 def test_who_trained_nothing_is_not_counted_as_one_who_did() -> None:
     found = merged(BASE, changed(level=1), changed(level=2, verdict="not-certified"), changed(level=3))
-    page, text = matrix_page(found), markdown(found)
+    page, text = merged_page(found), markdown(found)
     for made in (page, text):
         assert "3 certified, 1 of them without training" in made and "1 not certified" in made
         told = [f"run level {level}, nothing trained" in made for level in (1, 2, 3)]
@@ -252,9 +247,9 @@ def test_words_of_strangers_stay_words() -> None:
         options=to_json(Options((), (), (option,), advice=Advice(option))),
     )
     found = replace(merged(hostile, BASE), unreadable=(Unread(said, said),))
-    page, text = matrix_page(found), markdown(found)
+    page, text = merged_page(found), markdown(found)
     plain = merged(changed(verdict="not-certified", interrupted=True, options=advised("x")), BASE)
-    assert Outline(page).tags == Outline(matrix_page(replace(plain, unreadable=(Unread("x", "y"),)))).tags
+    assert Outline(page).tags == Outline(merged_page(replace(plain, unreadable=(Unread("x", "y"),)))).tags
     assert "alert(1)</script>" not in page
     for made in (page, text):
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066\u200b\u2028]", made)

@@ -106,7 +106,7 @@ def test_diff_says_what_a_baseline_says(
     shutil.copytree(a, b)
     done = splatfix("report", "diff", a, b)
     assert done.returncode == 0 and done.stdout.startswith("✓ B reproduces A\n"), done.stdout
-    assert "figurine    holds: speed" in done.stdout
+    assert "figurine: holds; speed" in done.stdout
     psnr = RESULT["heldout"]["psnr"]
     change(b, ("scenes", 0, "result", "heldout", "psnr"), psnr / 2)
     (run,) = certificate.scenes
@@ -120,7 +120,7 @@ def test_diff_says_what_a_baseline_says(
     marked = splatfix("report", "diff", a, b, "--format", "markdown").stdout
     assert (
         marked.startswith("# B does not reproduce A\n")
-        and f"worse (figurine): held-out psnr {psnr / 2:.4g}" in marked
+        and f"figurine worse: held-out psnr {psnr / 2:.4g}" in marked
     )
     assert splatfix("report", "diff", b, a).returncode == 0, "better is no regression"
 

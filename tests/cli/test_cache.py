@@ -45,8 +45,8 @@ def test_wheels_of_one_name_are_apart_and_removable(
     cache.put("c3", other, {"torch": ""})
     today = datetime.datetime.now(datetime.timezone.utc).date()
     listed = splatfix("cache", "list").stdout
-    assert f"torch 2.11.0+cu130, from someone/tiny at 0123456789, {today}, key b2b2b2b2" in listed
-    assert f"torch 2.13.0, {today}, key a1" in listed, "an entry without a source has no row"
+    assert f"torch 2.11.0+cu130; from someone/tiny at 0123456789; made {today}; key b2b2b2b2" in listed
+    assert f"torch 2.13.0; made {today}; key a1" in listed, "an entry without a source has no row"
     assert splatfix("cache", "clear", "b2b2b2b2").returncode == 0
     assert {one.key for one in cache.entries()} == {"a1", "c3"}
     assert splatfix("cache", "clear", "Other.Probe").returncode == 0

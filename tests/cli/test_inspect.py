@@ -64,7 +64,7 @@ def test_unread_packages_are_counted_verdict_stays_open() -> None:
         "/x/b.so",
     ]
     assert "? /x/b.so: the same" in shown(result, verbose=True)
-    assert "More with -v: not read 1" in shown(result)
+    assert "Files without GPU code, and all that were not read: -v" in shown(result)
 
 
 def test_one_file_and_two_targets() -> None:

@@ -64,7 +64,7 @@ def test_a_mended_copy_and_its_page(document: Document, splatfix: Splatfix, tmp_
     assert (tmp_path / "copy" / "images_4" / "view_000.png").is_file()
     page = tmp_path / "page.html"
     assert splatfix("scenes", "check", tmp_path / "copy", "--html", page).returncode == 0
-    assert "<svg" in page.read_text()
+    assert "in the reconstruction" in page.read_text()
     assert splatfix("scenes", "check", tmp_path / "copy", tmp_path / "fruit", "--html", page).returncode == 2
     wrong = splatfix("scenes", "fix", tmp_path / "fruit", "--out", tmp_path / "b", "--copies", "1,x")
     assert wrong.returncode == 2

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,6 +121,8 @@ def test_what_is_under_way_may_be_called_anything(live: bool) -> None:
     with training(console) as show:
         for name in names:
             show(name, {"iterations": 10, "iteration": 5, "iterations_per_second": 2.5, "loss": 0.1})
+            if live:
+                time.sleep(0.1)  # it is drawn some times a second
     assert "attic [old]" in stream.getvalue() and "cellar[/]" in stream.getvalue()
     assert not live or "iteration 5 of 10, 2.5 it/s, loss 0.1000, 0:02 left" in stream.getvalue()
     with install_progress(console, verbose=True) as progress:

@@ -93,11 +93,11 @@ def times(factor: float, first: int, last: int) -> Callable[[list[str], int], No
     return edit
 
 
-def resave(photo: Path, make: Callable[[Image.Image], Image.Image], form: str = "PNG") -> None:
+def resave(photo: Path, make: Callable[[Image.Image], Image.Image]) -> None:
     """Save a photo as something else, under its name."""
     with Image.open(photo) as opened:
         made = make(opened.convert("RGB"))
-    made.save(photo, format=form)
+    made.save(photo, format="PNG")
 
 
 def look_back(words: list[str], _: int) -> None:

@@ -13,8 +13,8 @@ from splatfix.checks.scene.model import SCENE_CHECKS, Refusal
 from splatfix.core.errors import Exit
 from splatfix.facts.scene.reader import read_scene, scenes_below
 from splatfix.model import Status
-from splatfix.report.scene import from_above, scene_page, show, thumbnails
-from tests.scenes.faults import BLENDER_FAULTS, FAULTS, Fault, photos_of, resave
+from splatfix.report.scene import scene_page, show
+from tests.scenes.faults import BLENDER_FAULTS, FAULTS, Fault, photos_of
 
 NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name[0] not in "._")
 
@@ -89,7 +89,7 @@ def test_points_that_cannot_be_read_are_not_called_none(
     FAULTS["points are words"][1](scene)
     show(Console(), judge(read_scene(scene)))
     text = capsys.readouterr().out
-    assert "points      not readable" in text and text.count("its error message is not known") == 1
+    assert "points        not readable" in text and "its error message is not known" in text
 
 
 def test_scenes_below_a_folder(tmp_path: Path) -> None:
@@ -100,20 +100,11 @@ def test_scenes_below_a_folder(tmp_path: Path) -> None:
     assert list(scenes_below(tmp_path / "a" / "fruit" / "images")) == [tmp_path / "a" / "fruit" / "images"]
 
 
-def test_a_page_shows_the_cameras_and_the_photos(tmp_path: Path) -> None:
+def test_the_page_says_what_the_text_says(tmp_path: Path) -> None:
     scene = shutil.copytree(SAMPLES / "fruit", tmp_path / "scene")
     FAULTS["a page in its place"][1](scene)
-    # of formats that no trainer's scene has, none is handed on to what Pillow starts for it
-    resave(photos_of(scene)[1], lambda photo: photo, form="EPS")
-    checked = judge(read_scene(scene))
-    drawing = from_above(checked.scene)
-    assert drawing is not None and len(drawing["cameras"]) == 24 and len(drawing["points"]) > 1000
-    assert all(0 <= x <= 100 and 0 <= y <= 100 for x, y, *_ in (*drawing["cameras"], *drawing["points"]))
-    assert len(thumbnails(checked.scene)) == 22
-    html = scene_page(checked)
-    assert "photos-unreadable" in html and html.count("data:image/jpeg") == 22
-    without = replace(checked.scene, images=(), points=None)
-    assert from_above(without) is None
+    html = scene_page(judge(read_scene(scene)))
+    assert "photos-unreadable" in html and "24 in the reconstruction" in html and "OpenSplat" in html
 
 
 def test_a_binary_model_says_what_the_text_says(tmp_path: Path) -> None:

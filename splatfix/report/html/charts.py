@@ -1,43 +1,16 @@
-"""Charts over the iterations as inline SVG: lines with the range of what they summarise, or areas on top of each other.
-``macros.html`` draws them, in colours of the style sheet."""
+"""Charts over the iterations as inline SVG: a line for each series, with the range of the iterations that a point stands for."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import ClassVar
 
-from msgspec import Struct
+from markupsafe import Markup
 
-from splatfix.report.html.metrics import Bucket, Values, reduced
+from splatfix.report.html.metrics import Point, Values, reduced
+from splatfix.report.templates import part
 
-
-class Chart(Struct, frozen=True, kw_only=True):
-    """A chart as it is drawn: places are SVG units, about the pixels of a phone, from the left and from the top."""
-
-    width: ClassVar[int] = 360
-    height: ClassVar[int] = 220
-    left: ClassVar[int] = 48
-    right: ClassVar[int] = 340
-    top: ClassVar[int] = 12
-    bottom: ClassVar[int] = 182
-
-    title: str
-    remark: str
-    """The unit, or that there is nothing to draw."""
-    description: str = ""
-    """For who does not see it."""
-    values: Sequence[tuple[float, str]] = ()
-    """Place and label of each line of the grid."""
-    iterations: Sequence[tuple[float, str]] = ()
-    """Place and label of each iteration that is named."""
-    paths: Sequence[tuple[str, str]] = ()
-    """Class and path of each curve, range or area; () where nothing was recorded."""
-    marks: Sequence[float] = ()
-    """Vertical lines."""
-    limit: tuple[float, str] | None = None
-    legend: Sequence[tuple[str, str]] = ()
-    """Kind of line, and what it is."""
-    note: str = ""
+LEFT, RIGHT, TOP, BOTTOM = 48, 340, 12, 182
+"""Of what is drawn, in SVG units, about the pixels of a phone; ``chart.html`` has the same."""
 
 
 def chart(
@@ -46,90 +19,55 @@ def chart(
     iterations: Sequence[int],
     series: Mapping[str, Values],
     *,
-    stacked: bool = False,
-    limit: tuple[str, float] | None = None,
     resets: Sequence[int] = (),
-    from_zero: bool = False,
+    from_zero: bool = True,
     note: str = "",
-) -> Chart:
-    """Return the chart of one or more series.
-
-    Args:
-        stacked: areas on top of each other, the first lowest, of means; else a line for each series, with the range of the
-            iterations that a point stands for.
-        limit: a horizontal line, which the scale then reaches.
-        resets: iterations with a vertical line.
-    """
+) -> Markup:
+    """Return the chart of one or more series, with a vertical line at each of the iterations ``resets``."""
     curves = [reduced(iterations, values) for values in series.values()]
-    if stacked:
-        curves = list(_stacked(curves))
     known = [point for curve in curves for point in curve if point]
     if not any(point.high for point in known):
-        return Chart(title=title, remark="not recorded")
-    lowest, highest = min(point.low for point in known), max(point.high for point in known)
-    if limit:
-        highest = max(highest, limit[1] / 0.97)  # its label fits above it
-    if limit or from_zero:
-        lowest = 0.0
-    ticks, first, last = nice_ticks(lowest, highest), iterations[0], iterations[-1]
+        return part("chart.html", title=title, remark="not recorded", paths=())
+    lowest = 0.0 if from_zero else min(point.low for point in known)
+    ticks, first, last = nice_ticks(lowest, max(point.high for point in known)), iterations[0], iterations[-1]
 
     def across(iteration: float) -> float:
-        return Chart.left + (iteration - first) / (last - first or 1) * (Chart.right - Chart.left)
+        return LEFT + (iteration - first) / (last - first or 1) * (RIGHT - LEFT)
 
     def down(value: float) -> float:
-        return Chart.top + (ticks[-1] - value) / (ticks[-1] - ticks[0]) * (Chart.bottom - Chart.top)
+        return TOP + (ticks[-1] - value) / (ticks[-1] - ticks[0]) * (BOTTOM - TOP)
 
-    def path(points: Sequence[Bucket], edge: str) -> str:
+    def path(points: Sequence[Point], edge: str) -> str:
         return "L".join(f"{across(point.iteration):.1f} {down(getattr(point, edge)):.1f}" for point in points)
 
-    areas, lines = list[tuple[str, str]](), list[tuple[str, str]]()
-    kind = "area" if stacked else "band"
+    bands, lines = list[tuple[str, str]](), list[tuple[str, str]]()
     for number, curve in enumerate(curves):
         # a curve ends and begins again where a value is missing
         for known_here, group in groupby(curve, bool):
             piece = list(filter(None, group))
             if known_here:
-                there, back = path(piece, "high"), path(piece[::-1], "low")
-                areas.append((f"{kind} s{number}", f"M{there}L{back}Z"))
-            if known_here and not stacked:  # with a stroke that shows one point alone
+                bands.append((f"band s{number}", f"M{path(piece, 'high')}L{path(piece[::-1], 'low')}Z"))
+                # with a stroke that shows one point alone
                 lines.append((f"line s{number}", f"M{path(piece, 'mean')}h.01"))
     description = [_summary(name, iterations, values) for name, values in series.items()]
-    legend = [(f"s{number}", name) for number, name in enumerate(series) if stacked or len(series) > 1]
-    line = None
-    if limit:
-        line = down(limit[1]), limit[0]
-        description.append(f"{limit[0]} at {shown(limit[1])}")
+    legend = [(f"s{number}", name) for number, name in enumerate(series) if len(series) > 1]
     resets = resets[:12]  # more lines than these would hide the curve
     if resets:
         description.append(f"opacity reset: {', '.join(map(str, resets))}")
         legend.append(("dashed", "opacity reset"))
     named = [round(tick) for tick in nice_ticks(first, last) if first <= tick <= last] or [first]
-    return Chart(
+    return part(
+        "chart.html",
         title=title,
         remark=unit,
         description=f"{title} ({unit or 'no unit'}) by iteration. {'; '.join(description)}.",
-        values=[(down(tick), _label(round(tick, 12))) for tick in ticks],  # 0.1 + 0.2 is no label
-        iterations=[(across(iteration), _label(iteration)) for iteration in dict.fromkeys(named)],
-        paths=areas + lines,
+        values=[(down(tick), shown(tick)) for tick in ticks],
+        iterations=[(across(iteration), shown(iteration)) for iteration in dict.fromkeys(named)],
+        paths=bands + lines,
         marks=[across(iteration) for iteration in resets],
-        limit=line,
         legend=legend,
-        note=note,
+        explained=note,
     )
-
-
-def _stacked(curves: Sequence[Sequence[Bucket | None]]) -> Iterator[list[Bucket | None]]:
-    """Yield each curve as the area between the sum of those before it and the sum with it; what is missing counts as 0."""
-    below: dict[float, float] = {}
-    places = {point.iteration for curve in curves for point in curve if point}
-    for curve in curves:
-        means = {point.iteration: point.mean for point in curve if point}
-        area: list[Bucket | None] = []
-        for at in sorted(places):
-            low = below.get(at, 0.0)
-            below[at] = low + means.get(at, 0.0)
-            area.append(Bucket(at, low, below[at], below[at]))
-        yield area
 
 
 def nice_ticks(low: float, high: float) -> list[float]:
@@ -147,19 +85,10 @@ def nice_ticks(low: float, high: float) -> list[float]:
 
 
 def shown(value: float) -> str:
-    """Return a number in a sentence: three significant digits, or thousands with commas."""
+    """Return a number beside an axis or in a sentence: four significant digits, or thousands with commas."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def _label(value: float) -> str:
-    """Return a number beside an axis."""
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:g}M"
-    if abs(value) >= 1e4:
-        return f"{value / 1e3:g}k"
-    return f"{value:.6g}"
+    return f"{value:.4g}"
 
 
 def _summary(name: str, iterations: Sequence[int], values: Values) -> str:
@@ -169,6 +98,5 @@ def _summary(name: str, iterations: Sequence[int], values: Values) -> str:
         return f"{name}: no finite value"
     (start, first), (end, last) = known[0], known[-1]
     low, high = min(value for _, value in known), max(value for _, value in known)
-    text = f"{name}: {shown(first)} at iteration {start}, {shown(last)} at {end}"
-    missing = len(values) - len(known)
-    return f"{text}, between {shown(low)} and {shown(high)}, iterations without a finite value: {missing}"
+    places = f"{shown(first)} at iteration {start}, {shown(last)} at {end}"
+    return f"{name}: {places}, between {shown(low)} and {shown(high)}"

@@ -1,4 +1,4 @@
-"""The trainer's metrics.jsonl as columns, and columns reduced to what a small chart can show."""
+"""The trainer's metrics.jsonl, and columns of it reduced to what a small chart can show."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,28 +7,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
 from splatfix.core.limits import MOST_METRICS
 from splatfix.core.reading import Unread, read_text
 
-LARGEST = 1e60
-"""No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
 Number = Annotated[float, Meta(gt=-1e60, lt=1e60)]
 """No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
-MEMORY = {
-    "rss_gb": "resident",
-    "vram_allocated_gb": "allocated on the GPU",
-    "vram_reserved_gb": "reserved on the GPU",
-}
-"""Columns of memory in GiB."""
-
-Values = list[float | None]
+Values = Sequence[float | None]
 """One value for each iteration; None where there is none, or none that is finite."""
 
 
-class _Line(Struct):
+class Line(Struct):
     """One iteration, as the trainer writes it."""
 
     iteration: int
@@ -43,20 +34,7 @@ class _Line(Struct):
     """Milliseconds of each phase."""
 
 
-class Metrics(Struct, frozen=True):
-    """What the trainer wrote at each iteration."""
-
-    iterations: tuple[int, ...] = ()
-    columns: dict[str, Values] = field(default_factory=dict)
-    phases: dict[str, Values] = field(default_factory=dict)
-    """Milliseconds of each phase."""
-    resets: tuple[int, ...] = ()
-    """Iterations that reset the opacities."""
-    unread: str = ""
-    """What of the file could not be read, and why; "" for nothing."""
-
-
-class Bucket(Struct, frozen=True):
+class Point(Struct, frozen=True):
     """Neighbouring iterations as one point."""
 
     iteration: float
@@ -66,40 +44,29 @@ class Bucket(Struct, frozen=True):
     high: float
 
 
-def read_metrics(path: Path) -> Metrics:
-    """Read a metrics.jsonl. Lines that are no measurement are counted and left out, such as one that was cut off when the trainer
-    was killed."""
+def read_metrics(path: Path) -> tuple[list[Line], str]:
+    """Read a metrics.jsonl; also return what of it could not be read, and why, "" for nothing. Lines that are no measurement are
+    counted and left out, such as one that was cut off when the trainer was killed."""
     content = read_text(path, MOST_METRICS)
     if content is None:
-        return Metrics(unread=f"there is no {path.name}")
+        return [], f"there is no {path.name}"
     if isinstance(content, Unread):
-        return Metrics(unread=f"{path.name} cannot be read: {content.reason}")
-    lines, rows, decoder = content.splitlines(), list[_Line](), Decoder(_Line)
+        return [], f"{path.name} cannot be read: {content.reason}"
+    lines, rows, decoder = content.splitlines(), list[Line](), Decoder(Line)
     for line in lines:
         with suppress(ValueError):
             rows.append(decoder.decode(line))
-    unread = ""
     if len(rows) < len(lines):
-        unread = f"{path.name}: {len(lines) - len(rows)} of {len(lines)} lines cannot be read"
-    columns = ("loss", "psnr", "gaussians", *MEMORY)
-    phases = dict.fromkeys(name for row in rows for name in row.ms)
-    return Metrics(
-        tuple(row.iteration for row in rows),
-        {name: [getattr(row, name) for row in rows] for name in columns},
-        {name: [row.ms.get(name) for row in rows] for name in phases},
-        tuple(row.iteration for row in rows if row.opacity_reset),
-        unread,
-    )
+        return rows, f"{path.name}: {len(lines) - len(rows)} of {len(lines)} lines cannot be read"
+    return rows, ""
 
 
-def reduced(iterations: Sequence[int], values: Values, most: int = 240) -> list[Bucket | None]:
+def reduced(iterations: Sequence[int], values: Values, most: int = 240) -> list[Point | None]:
     """Return at most ``most`` points with lowest, mean and highest value of each; None where no value is finite."""
     size = max(1, math.ceil(len(values) / most))
-    buckets: list[Bucket | None] = []
+    points: list[Point | None] = []
     for start in range(0, len(values), size):
-        bucket, known = None, [value for value in values[start : start + size] if value is not None]
-        if known:
-            at = fmean(iterations[start : start + size])
-            bucket = Bucket(at, min(known), fmean(known), max(known))
-        buckets.append(bucket)
-    return buckets
+        known = [value for value in values[start : start + size] if value is not None]
+        at = fmean(iterations[start : start + size])
+        points.append(Point(at, min(known), fmean(known), max(known)) if known else None)
+    return points

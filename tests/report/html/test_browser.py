@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.report.html.matrix import matrix_page
-from splatfix.report.merging import merge
+from splatfix.report.merging import merge, merged_page
 from tests.app.test_merge import BASE, summary
 from tests.report.certificates import varied
 from tests.report.html.browser import PROGRAM, Page, browser
@@ -40,7 +39,7 @@ def test_the_matrix_has_no_error_and_its_parts_are_found(chromium: Page, tmp_pat
     for number, document in enumerate(varied(BASE)):
         summaries += [summary(f"run {number} {copy}", document) for copy in range(1 + number % 3)]
     path = tmp_path / "certificates.html"
-    path.write_text(matrix_page(merge(summaries)), "utf-8")
+    path.write_text(merged_page(merge(summaries)), "utf-8")
     chromium.open(path, 800)
     assert chromium.problems() == []
     tree = chromium("Accessibility.getFullAXTree")["nodes"]

@@ -18,7 +18,7 @@ from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts.collect import playback
-from splatfix.report.html.views import read_views
+from splatfix.report.html.scenes import read_views
 from splatfix.report.marks import Badge, Mark
 from splatfix.report.templates import html_text, markdown_text
 from tests.certify.conftest import RESULT
@@ -43,7 +43,7 @@ def test_all_sections_are_there(render: Render) -> None:
     outline = Outline(render())
     assert [tag for tag, _ in outline.seen].count("h1") == 1
     for part in (
-        *("Certified", "It trained.", "every criterion met", "0.3 to 0.1", "below 80% of the start"),
+        *("CERTIFIED", "It trained.", "every criterion met", "0.3 to 0.1", "below 80% of the start"),
         *("a measured spread", "Gaussians", "97% of", "Bottleneck: backward, 68% of the time."),
         *("does not run", "no code for sm_120", "splatfix certify --suite quick", "last line"),
     ):
@@ -58,7 +58,7 @@ def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRu
     )
     refused = replace(scene, criteria=(*scene.criteria, failed))
     document = render(verdict=Verdict.NOT_CERTIFIED, reasons=("gradients were zero",), scenes=(refused,))
-    assert "gradients were zero" in document and "Not certified" in document
+    assert "gradients were zero" in document and "NOT CERTIFIED" in document
     shown = ("No NaN", "no floor known", "below 80% of the start")
     assert sorted(shown, key=document.index) == list(shown)
     opened = [attrs.get("class") for _, attrs in Outline(document).seen if "open" in attrs]
@@ -130,19 +130,18 @@ def test_a_picture_is_in_the_file_once(render: Render, tmp_path: Path) -> None:
     assert render().count(data) == 1
 
 
-def test_pictures_have_room_scene_by_scene(tmp_path: Path, scene: SceneRun) -> None:
+def test_pictures_have_the_room_that_there_is(tmp_path: Path, scene: SceneRun) -> None:
     names = tuple(f"figurine/renders/{number}.png" for number in range(6))
     data = png(8, 4, lambda x, y: (x, y, 0))
     for name in names:
         (tmp_path / name).write_bytes(data)
-    one, other = read_views(tmp_path, [replace(scene, images=names)] * 2, most=3 * len(data))
-    assert [len(one.shown), len(other.shown)] == [2, 1]
-    assert len(other.left_out) == 3 and "the room" in other.left_out[0]
+    shown, left_out = read_views(tmp_path, replace(scene, images=names), 2 * len(data))
+    assert (len(shown), len(left_out)) == (2, 2) and "the room" in left_out[0]
     smaller = tmp_path / "figurine/thumbnails/0.png"
     smaller.parent.mkdir()
     smaller.write_bytes(png(6, 3, lambda x, y: (0, 0, 0)))
-    (all_shown,) = read_views(tmp_path, [replace(scene, images=names)])
-    assert [view.width for view in all_shown.shown] == [3, 4, 4, 4]
+    shown, _ = read_views(tmp_path, replace(scene, images=names), 1 << 20)
+    assert [view.width for view in shown] == [3, 4, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -150,8 +149,8 @@ def test_pictures_have_room_scene_by_scene(tmp_path: Path, scene: SceneRun) -> N
 )
 def test_what_is_no_view_is_left_out(tmp_path: Path, scene: SceneRun, data: bytes) -> None:
     (tmp_path / scene.images[0]).write_bytes(data)
-    (views,) = read_views(tmp_path, [scene])
-    assert not views.shown and len(views.left_out) == 1
+    shown, left_out = read_views(tmp_path, scene, 1 << 20)
+    assert not shown and len(left_out) == 1
 
 
 def test_matrix_judges_every_gpu() -> None:
@@ -172,5 +171,5 @@ def test_the_baseline_beside_it(render: Render, scene: SceneRun) -> None:
     Outline(drawn)
     section = drawn.partition('id="baseline"')[2].partition("</section>")[0]
     assert "1.21 it/s (100.00 it/s)" in section and "-99%" in section and "holds" in section
-    assert "speed, train memory (figurine): another machine" in section
+    assert "speed of figurine, train memory of figurine: another machine" in section
     assert "<script>alert" not in drawn and 'id="baseline"' not in render()
