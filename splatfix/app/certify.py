@@ -98,7 +98,6 @@ def run_and_report(
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-
     matrix = binary_matrix(make_context(facts))
 
     def write(made: Certificate) -> CertificateDocument:
@@ -133,31 +132,30 @@ def run_and_report(
 
 
 def suggested_options(made: Certificate, facts: Facts) -> Options | None:
-    """Return the options that answer what a diagnosis of the same facts finds, which may have failed the certification. None for
-    a container's environment, which nobody can change."""
-    if made.verdict is not Verdict.NOT_CERTIFIED or _in_container(made):
+    """Return the options that answer what a diagnosis of the same facts finds, which may have failed it; None if it did not."""
+    if not _failed_here(made):
         return None
     context = make_context(facts)
     return options_after(run_checks(context), context)
 
 
 def next_step(made: Certificate, python: str | None) -> Step | None:
-    """Return the way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise, and
-    for a container's environment, of which nothing is left."""
+    """Return the way out of what failed here, else the diagnosis; training after a run level that trained nothing."""
     named = value_options({"--python": python})
     if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:
         level = ("--level", str(TRAINS_FROM))
         return run("splatfix", "certify", *level, *named, text="Next: test training")
     first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)
     steps_are_shown = first is not None and first.code == MENDS  # with the stack
-    if made.verdict is not Verdict.NOT_CERTIFIED or _in_container(made) or steps_are_shown:
+    if not _failed_here(made) or steps_are_shown:
         return None
     look = run("splatfix", "diagnose", *named, text="Next: look for the cause")
     return way_out(made.kernels, made.scenes, python, made.diagnosis) or look
 
 
-def _in_container(made: Certificate) -> bool:
-    return "--container" in made.repeat.argv
+def _failed_here(made: Certificate) -> bool:
+    """Tell whether something failed, and not in a container's environment: of that nothing is left to be changed."""
+    return made.verdict is Verdict.NOT_CERTIFIED and "--container" not in made.repeat.argv
 
 
 def exit_code_of(made: Certificate) -> Exit:

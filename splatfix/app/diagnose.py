@@ -87,6 +87,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     python, interpreter = request.python, facts.environment.interpreter.value
     if python and interpreter:  # as every other command on the screen names it
         python = interpreter.executable
+    named = value_options({"--python": python})
     options, why, steps = None, None, tuple[Step, ...]()
     if any(finding.status is Status.FAIL for finding in findings):
         # containers and certify come with it, of no use where nothing has to be done
@@ -97,9 +98,11 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
             named = absolute((str(request.repo),))
             summary = summarise(named, context, named=named)
         options = options_after(findings, context, summary)
-        why = why_step(replace(request, python=python), summary.named)
+        # all options for what was diagnosed: for the checkout, where something can be built of it
+        machine = (*target_options(request.targets), *value_options({"--facts": request.facts_file}), *named)
+        why = run("splatfix", "install", *summary.named, "--dry-run", "--why", *machine)
     if request.facts_file is None and not request.only and not request.skip:
-        steps = next_steps(facts, python)
+        steps = next_steps(facts, *named)
     # what install mends by itself is no problem: one answer for the text, the document and the exit code
     mended = options.advice.mended if options and options.advice else ()
     findings = tuple(
@@ -135,15 +138,12 @@ def _checkout_here() -> Path | None:
     folder = Path()
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
-    if (folder / "train.py").is_file():
-        identity = read_identity(folder).value
-        if identity is not None and identity.imports:
-            return folder.absolute()
-    if has_build_file(folder):
-        source = read_source(folder)
-        if source.modules and source.needs_cuda:
-            return folder.absolute()
-    return folder.absolute() if has_stack_files(folder) else None
+    identity = read_identity(folder).value if (folder / "train.py").is_file() else None
+    source = read_source(folder) if has_build_file(folder) else None
+    builds = source and source.modules and source.needs_cuda
+    if (identity and identity.imports) or builds or has_stack_files(folder):
+        return folder.absolute()
+    return None
 
 
 def _not_examined(request: DiagnoseRequest) -> str:
@@ -174,18 +174,14 @@ def _facts(request: DiagnoseRequest) -> Facts:
     return with_checkout(facts, request.repo, source_patterns(), started=True)
 
 
-def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
-    """Return the command that shows all options for what was diagnosed: for the checkout, where something can be built of it."""
-    machine = value_options({"--facts": request.facts_file, "--python": request.python})
-    argv = (*sources, "--dry-run", "--why", *target_options(request.targets), *machine)
-    return run("splatfix", "install", *argv)
+def next_steps(facts: Facts, *named: str) -> tuple[Step, ...]:
+    """Return the command that shows what facts cannot, where nothing failed; () without torch.
 
-
-def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
-    """Return the command that shows what facts cannot, where nothing failed; () without torch."""
+    Args:
+        named: ``--python`` with what was named by it; nothing where nothing was.
+    """
     if facts.environment.torch.value is None:
         return ()
-    named = value_options({"--python": python})
     packages = facts.environment.packages.value or ()
     if any(has_reference(item.module) for item in packages):
         text = "Next: check the accuracy of the kernels"

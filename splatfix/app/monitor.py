@@ -3,34 +3,20 @@
 import math
 import os
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
 from rich.console import Console
 
 from splatfix.app.result import Result
 from splatfix.certify.monitor import Summary, watch
-from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
 from splatfix.report.console import err, escape, prose
 from splatfix.report.forms import writes
 
 
-class MonitorDocument(Struct, frozen=True):
-    """What was measured of a command or process."""
-
-    summary: Summary
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of the JSON document, whose envelope has an ``exit_code`` of its own."""
-        content = to_json(self.summary)
-        return {"command_exit_code": content.pop("exit_code"), **content}
-
-
 def monitor(
     arguments: tuple[str, ...], out: Path, *, interval: float, tensorboard: bool, phases: bool, as_json: bool
-) -> Result[MonitorDocument]:
+) -> Result[Summary]:
     """Watch a running process, or a command started here, until it ends.
 
     The summary goes to standard error: standard output belongs to the command.
@@ -47,14 +33,12 @@ def monitor(
     if phases and arguments[0].isdigit():
         raise SplatfixError.of("app.phases-of-a-command")
     summary = watch(arguments, out, interval=interval, tensorboard=tensorboard, phases=phases, quiet=as_json)
+    return Result("monitor", summary, summary.exit_code or 0)
 
-    return Result("monitor", MonitorDocument(summary), summary.exit_code or 0)
 
-
-@writes(MonitorDocument)
-def show(_: Console, document: MonitorDocument) -> None:
+@writes(Summary)
+def show(_: Console, summary: Summary) -> None:
     """Print on standard error what was measured, and why the rest was not: standard output belongs to the command."""
-    summary = document.summary
     headline = f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}"
     if summary.exit_code is not None:
         headline += f", exit code {summary.exit_code}"

@@ -70,7 +70,6 @@ def install(
         provide_toolkit=provide_toolkit,
         force_cuda_mismatch=force_cuda_mismatch,
         ptx=ptx,
-        indexes=tuple(map(use_case.without_login, index or ())),
         find=not no_find,
         offline=offline,
         with_dependencies=with_dependencies,
@@ -94,9 +93,6 @@ def install(
         finish(use_case.repair(repair, command, partial(confirm_unless, yes), dry_run=dry_run), as_json)
     if facts_file:
         finish(use_case.explain_elsewhere(command, facts_file), as_json)
-    # a dry run fetches nothing; its options name what would be fetched first
-    if dry_run and why:
-        finish(use_case.explain(command), as_json)
     if dry_run:
         finish(use_case.plan(command), as_json)
     finish(use_case.install(command, partial(confirm_unless, yes)), as_json)
