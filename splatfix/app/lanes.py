@@ -1,8 +1,6 @@
 """``splatfix certify --container``: the container lanes, and certification inside them."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,23 +58,20 @@ def certify_in_container(request: ContainerRequest) -> Result[Any]:
 
     def certify(lane: Lane) -> Result[LaneCertificateDocument]:
         out = request.out / lane.name if several else request.out
-        # several are in a folder that is locked
-        with nullcontext() if several else report_lock(out):
-            made, exit_code = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name))
+
+        def tell(line: str) -> None:
+            # the output of a container build: its own colours and brackets are no markup of ours
+            err().print(f"{lane.name}: {line}", style="dim", markup=False, soft_wrap=True)
+
+        made, exit_code = certify_in_lane(request, lane, out.absolute(), tell)
         content = {name: value for name, value in made.items() if name not in ENVELOPE}
         document = LaneCertificateDocument(lane.name, str(out / "certificate.html"), content)
-        return Result(str(made.get("command", "certify")), document, exit_code)
+        return Result("certify", document, exit_code)
 
-    def tell(name: str, line: str) -> None:
-        # the output of a container build: its own colours and brackets are no markup of ours
-        label = f"{name}: " if several else ""
-        err().print(f"{label}{line}", style="dim", markup=False, soft_wrap=True)
-
-    with on_interrupt("Interrupted: nothing was certified."):
-        if not several:
-            return certify(lanes[0])
-        with report_lock(request.out):
+    with on_interrupt("Interrupted: nothing was certified."), report_lock(request.out):
+        if several:
             return _merged(request.out, _all(lanes, certify))
+        return certify(lanes[0])
 
 
 def _all(
@@ -89,10 +84,7 @@ def _all(
         for lane in lanes:
             try:
                 outcomes[lane.name] = certify(lane)
-            except Exception as error:  # noqa: BLE001  # one lane's bug shall not take the others' results
-                if not isinstance(error, SplatfixError):
-                    text = f"Lane {lane.name} crashed: {type(error).__name__}: {error}"
-                    error = SplatfixError("crashed", text)
+            except SplatfixError as error:
                 outcomes[lane.name] = error
                 show_error(error, whose=f"{lane.name}: ")
     except KeyboardInterrupt:

@@ -109,9 +109,7 @@ def merge(
     for file in _files(paths, unreadable):
         stored = read_stored(Path(file))
         if isinstance(stored, Rejected):
-            # the file is named beside it
-            what = re.sub(rf"(?<!\S){re.escape(file)}(?=[\s:])", "it", stored.error().what)
-            unreadable.append(Unread(file, what))
+            unreadable.append(Unread(file, stored.error().what))
             continue
         target = f"{file.removesuffix('.json')}.html"
         if not Path(target).is_file():
