@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
-from splatfix.app.options import options_after
 from splatfix.app.rehearse import stack_subject
 from splatfix.app.result import Result, show_message, target_python
 from splatfix.app.stored import NAME, read_stored
@@ -31,8 +30,8 @@ from splatfix.core.errors import Exit, require
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
-from splatfix.model import Facts
-from splatfix.plan import Options
+from splatfix.model import Facts, Status
+from splatfix.plan import Case, Options, advised_options
 from splatfix.report import console
 from splatfix.report.certificate import CertificateDocument, markdown
 from splatfix.report.forms import envelope
@@ -136,7 +135,10 @@ def suggested_options(made: Certificate, facts: Facts) -> Options | None:
     if not _failed_here(made):
         return None
     context = make_context(facts)
-    return options_after(run_checks(context), context)
+    findings = run_checks(context)
+    if not any(finding.status is Status.FAIL for finding in findings):
+        return None
+    return advised_options(findings, Case(context=context))
 
 
 def next_step(made: Certificate, python: str | None) -> Step | None:

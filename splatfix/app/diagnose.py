@@ -22,7 +22,7 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
 from splatfix.model.option import NO_SOURCES, Options
-from splatfix.plan import has_stack_files, summarise
+from splatfix.plan import Case, advised_options, has_stack_files, summarise
 from splatfix.plan.checkout import absolute
 from splatfix.report.diagnosis import CheckDocument, CheckPage, CheckRow, ChecksDocument, DiagnosisDocument
 
@@ -90,14 +90,11 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     named = value_options({"--python": python})
     options, why, steps = None, None, tuple[Step, ...]()
     if any(finding.status is Status.FAIL for finding in findings):
-        # containers and certify come with it, of no use where nothing has to be done
-        from splatfix.app.options import options_after
-
         summary = NO_SOURCES
         if request.repo is not None:
             named = absolute((str(request.repo),))
             summary = summarise(named, context, named=named)
-        options = options_after(findings, context, summary)
+        options = advised_options(findings, Case(context=context, sources=summary))
         # all options for what was diagnosed: for the checkout, where something can be built of it
         machine = (*target_options(request.targets), *value_options({"--facts": request.facts_file}), *named)
         why = run("splatfix", "install", *summary.named, "--dry-run", "--why", *machine)

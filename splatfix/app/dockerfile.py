@@ -16,7 +16,6 @@ from splatfix.app.result import Result, show_message
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile
-from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text, resolved_folder
@@ -26,6 +25,7 @@ from splatfix.core.visible import visible
 from splatfix.facts.checkout import read_checkout
 from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
 from splatfix.knowledge import RequestedTarget
+from splatfix.knowledge.lanes import ToolkitFrom
 from splatfix.plan.checkout import many_things
 from splatfix.report.console import escape, marked, notes, prose, show_todo
 from splatfix.report.forms import writes

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.measure import measured
-from splatfix.app.options import lanes
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
 from splatfix.app.revert import revert_step
@@ -211,7 +210,7 @@ def explain(request: InstallRequest) -> Planned:
     sources = case.request.sources
     folders = tuple(text for text in sources if text not in wheels.steps)
     summary = summarise(folders, case.context, named=sources, fetch=_to_fetch(request))
-    case = replace(case, sources=summary, lanes=lanes(), keep=request.keep)
+    case = replace(case, sources=summary, keep=request.keep)
     ranking = require(rank_request(case, named=bool(named)))
     return _ranked(ranking, case.context.facts if request.ask_setup else None)
 
@@ -222,7 +221,7 @@ def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
     named, sources = request.install.sources, NO_SOURCES
     if named:
         sources = summarise(named, context, named=named)
-    return _ranked(Ranking(rank(Case(context=context, lanes=lanes(), sources=sources, keep=request.keep))))
+    return _ranked(Ranking(rank(Case(context=context, sources=sources, keep=request.keep))))
 
 
 def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:

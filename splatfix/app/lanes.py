@@ -13,9 +13,9 @@ from splatfix.app.report import merge
 from splatfix.app.result import Result
 from splatfix.certify import report_lock
 from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
-from splatfix.containers import Lane, find_lane, load_lanes
 from splatfix.containers import certify_in_container as certify_in_lane
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.knowledge.lanes import Lane, find_lane, load_lanes
 from splatfix.report.certificate import LaneCertificateDocument
 from splatfix.report.console import err, show_error, table
 from splatfix.report.forms import ENVELOPE, writes

@@ -12,13 +12,13 @@ from splatfix.certify.host import Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers.engine import connect, require_gpu
 from splatfix.containers.image import CHECKOUT, OWN, ImageRecipe, build_image
-from splatfix.containers.lanes import GpuNeed, Lane, ToolkitFrom
 from splatfix.containers.packages import pip_settings
 from splatfix.containers.run import REPORT_FOLDER, ContainerJob, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import Runner
 from splatfix.core.step import Command, run, say, target_options, value_options
+from splatfix.knowledge.lanes import GpuNeed, Lane, ToolkitFrom
 
 
 def certify_in_container(

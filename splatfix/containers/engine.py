@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from splatfix.containers.lanes import GpuNeed, load_lanes
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.explain import explain_gpu_refusal
 from splatfix.facts import gather
+from splatfix.knowledge.lanes import GpuNeed, load_lanes
 
 _SYSTEM_SOCKET = "/var/run/docker.sock"
 _CONNECT_TIMEOUT_S = 15

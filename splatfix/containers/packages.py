@@ -15,12 +15,12 @@ from msgspec import Struct
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from splatfix.containers.lanes import Lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_named
 from splatfix.core.redact import HIDDEN
 from splatfix.core.resources import bundled
 from splatfix.core.runner import Runner
+from splatfix.knowledge.lanes import Lane
 
 _SETTINGS = {
     name: f"PIP_{name.replace('-', '_').upper()}"

@@ -16,11 +16,11 @@ from msgspec import Struct, field
 
 from splatfix.containers.engine import Engine, device_requests, engine_errors, explain_gpu_failure, sdk
 from splatfix.containers.image import BUILT, LANE_LABEL, PACKAGES
-from splatfix.containers.lanes import Lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.output import OutputLog, lines
 from splatfix.core.redact import without_credentials_in
+from splatfix.knowledge.lanes import Lane
 
 REPORT_FOLDER = "/report"
 """Where the command writes its report: a volume, because the root of the container is read-only."""

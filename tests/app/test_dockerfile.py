@@ -18,13 +18,12 @@ from msgspec.structs import replace
 from splatfix import __version__
 from splatfix.app.dockerfile import ignored, text_of
 from splatfix.checks.checkout.code_shapes import source_patterns
-from splatfix.containers import load_lanes
 from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CONTEXT, ImageRecipe, dockerfile
-from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import is_regular_file
 from splatfix.facts.checkout import read_checkout
+from splatfix.knowledge.lanes import ToolkitFrom, load_lanes
 from tests.archs import archs
 from tests.conftest import Splatfix
 from tests.files import assert_golden, put

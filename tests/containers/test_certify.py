@@ -10,9 +10,9 @@ from splatfix.app.stored import read_stored
 from splatfix.certify import make_room, report_lock
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import find_lane
 from splatfix.containers.certify import certify_command, host_command
 from splatfix.core.errors import require
+from splatfix.knowledge.lanes import find_lane
 from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 from tests.files import put

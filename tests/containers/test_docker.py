@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import certify_in_container, find_lane
+from splatfix.containers import certify_in_container
 from splatfix.containers.engine import Engine
 from splatfix.containers.image import (
     BUILT,
@@ -33,6 +33,7 @@ from splatfix.containers.image import (
 )
 from splatfix.containers.run import ContainerJob, ContainerOutcome, run_in_container, sweep
 from splatfix.core.errors import Exit
+from splatfix.knowledge.lanes import find_lane
 from tests.containers.conftest import BASE_IMAGE, engine_script
 from tests.files import put
 from tests.plan.machines import refused

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import certify_in_container, engine, find_lane
+from splatfix.containers import certify_in_container, engine
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
 from splatfix.core.errors import Exit
 from splatfix.core.toml import parse_toml
+from splatfix.knowledge.lanes import find_lane
 from splatfix.model import Fact, Gpu, MachineFacts
 from tests.plan.machines import refused
 

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from splatfix.containers import GpuNeed, find_lane, load_lanes
 from splatfix.containers.building import Building, follow_build
 from splatfix.containers.image import BUNDLED, ImageRecipe, install_arguments, own_source
-from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import require
 from splatfix.core.toml import parse_toml
+from splatfix.knowledge.lanes import GpuNeed, ToolkitFrom, find_lane, load_lanes
 from splatfix.model import Torch
 from splatfix.plan.tools import own_toolkit
 from tests.conftest import ROOT
@@ -75,7 +74,7 @@ def test_own_source_is_what_a_wheel_installs(tmp_path: Path) -> None:
     source = own_source()
     put(tmp_path, {name: path.read_bytes() for name, path in source.items()})
     code = (
-        "import json, splatfix, smoke_trainer; from splatfix.containers import load_lanes;"
+        "import json, splatfix, smoke_trainer; from splatfix.knowledge.lanes import load_lanes;"
         " from splatfix.containers.image import own_source;"
         " print(json.dumps([splatfix.__file__, smoke_trainer.__file__, sorted(load_lanes()), sorted(own_source())]))"
     )

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import certify_in_container, find_lane
+from splatfix.containers import certify_in_container
 from splatfix.containers.engine import Engine, require_gpu
 from splatfix.containers.run import sweep
 from splatfix.core.errors import Exit
 from splatfix.core.versions import release
+from splatfix.knowledge.lanes import find_lane
 from tests.containers.conftest import BASE_IMAGE
 from tests.containers.test_docker import ended, look_around, run
 from tests.plan.machines import refused

@@ -15,9 +15,9 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.containers.engine import Endpoint, Engine
-from splatfix.containers.lanes import find_lane
 from splatfix.containers.run import ContainerJob, is_dead, owner, run_in_container, unpack_report
 from splatfix.core.errors import Exit
+from splatfix.knowledge.lanes import find_lane
 from tests.plan.machines import refused
 
 FOLDER, LINK, HARD, PIPE = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE
