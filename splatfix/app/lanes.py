@@ -84,7 +84,9 @@ def _all(
         for lane in lanes:
             try:
                 outcomes[lane.name] = certify(lane)
-            except SplatfixError as error:
+            except Exception as error:  # noqa: BLE001 - one lane's bug shall not take the others' results
+                if not isinstance(error, SplatfixError):
+                    error = SplatfixError("crashed", f"Lane {lane.name} crashed: {error!r}")
                 outcomes[lane.name] = error
                 show_error(error, whose=f"{lane.name}: ")
     except KeyboardInterrupt:
