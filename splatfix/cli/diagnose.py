@@ -40,18 +40,7 @@ def diagnose(
         finish(use_case.list_checks(), as_json)
     if code is not None:
         finish(use_case.show_check(code), as_json)
-    request = use_case.DiagnoseRequest(
-        python=python,
-        targets=targets,
-        repo=repo,
-        facts_file=facts_file,
-        save=save,
-        record=record,
-        redact=redact,
-        try_imports=imports,
-        only=tuple(only or ()),
-        skip=tuple(skip or ()),
-    )
+    request = options.request_of(use_case.DiagnoseRequest, locals(), targets=targets, try_imports=imports)
     finish(use_case.diagnose(request, verbose=verbose), as_json, form)
 
 

@@ -60,32 +60,18 @@ def install(
     from splatfix.app import install as use_case
 
     conflicts.refuse(context)
-    request = use_case.Request(
+    request = options.request_of(
+        use_case.Request,
+        locals(),
         sources=tuple(sources or ()),
         targets=options.archs_or_auto(target),
-        backend=backend,
-        jobs=jobs,
-        cuda_home=cuda_home,
-        in_place=in_place,
-        provide_toolkit=provide_toolkit,
-        force_cuda_mismatch=force_cuda_mismatch,
-        ptx=ptx,
         find=not no_find,
-        offline=offline,
-        with_dependencies=with_dependencies,
     )
-    command = use_case.InstallRequest(
+    command = options.request_of(
+        use_case.InstallRequest,
+        locals(),
         install=request,
-        python=python,
-        resume=resume,
-        fetch_submodules=fetch_submodules,
-        keep=tuple(keep or ()),
         use_cache=not no_cache,
-        reinstall=reinstall,
-        why=why,
-        ask_setup=ask_setup,
-        verbose=verbose,
-        as_json=as_json,
         indexes=tuple(index or ()),
     )
     if repair is not None:
