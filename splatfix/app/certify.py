@@ -78,7 +78,7 @@ def _run(
     with report_lock(subject.out) as notes, training(console.err()) as progress:
         for note in notes:
             show_message(f"Note: {note}.")
-        document = run_and_report(subject, facts, progress, python=request.python)
+        document = run_and_report(subject, facts, progress)
     return Result("certify", document, exit_code_of(document.certificate), verbose=request.verbose)
 
 
@@ -86,13 +86,9 @@ def run_and_report(
     subject: SmokeSubject | StackSubject,
     facts: Facts,
     progress: Progress = lambda where, state: None,
-    python: str | None = None,
 ) -> CertificateDocument:
     """Certify, and write ``certificate.json``, ``.md`` and ``.html`` as it goes: a run that is killed leaves the latest of them,
     which says how far it had come.
-
-    Args:
-        python: the environment as the user named it.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
@@ -112,7 +108,7 @@ def run_and_report(
             page=str(subject.out / "certificate.html"),
             options=options,
             matrix=matrix,
-            next_steps=tuple(filter(None, (next_step(made, python),))),
+            next_steps=tuple(filter(None, (next_step(made),))),
         )
         write_json(subject.out / NAME, envelope("certify", exit_code_of(made), to_json(document)))
         written = replace(document, sha256=sha256_of(subject.out / NAME))
@@ -141,8 +137,11 @@ def suggested_options(made: Certificate, facts: Facts) -> Options | None:
     return advised_options(findings, Case(context=context))
 
 
-def next_step(made: Certificate, python: str | None) -> Step | None:
+def next_step(made: Certificate) -> Step | None:
     """Return the way out of what failed here, else the diagnosis; training after a run level that trained nothing."""
+    argv, python = made.repeat.argv, None
+    if "--python" in argv:  # not in a container's
+        python = argv[argv.index("--python") + 1]
     named = value_options({"--python": python})
     if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:
         level = ("--level", str(TRAINS_FROM))

@@ -137,11 +137,7 @@ def carried_out(
     confirm: Callable[[str], None],
     wheels: Prebuilt = NO_WHEELS,
 ) -> Result[InstallDocument]:
-    """Show a plan, ask, execute it, and verify the kernels on the GPU where there is one.
-
-    Raises:
-        SplatfixError: as :func:`install`.
-    """
+    """Show a plan, ask, execute it, and verify the kernels on the GPU where there is one."""
     if not request.as_json:
         installation.show_plan(console.out(), plan, why=request.why, verbose=request.verbose)
         confirm("Go ahead?")
@@ -163,11 +159,7 @@ def carried_out(
 
 
 def plan(request: InstallRequest) -> Planned:
-    """Plan and change nothing (``--dry-run``). Submodules to be fetched are named, not fetched, beside every option.
-
-    Raises:
-        SplatfixError: as :func:`install` before it changes anything.
-    """
+    """Plan and change nothing (``--dry-run``). Submodules to be fetched are named, not fetched, beside every option."""
     if request.why or _to_fetch(request):
         return explain(request)
     plan = require(planned(_prepare(request)[0], named=request.is_named))

@@ -197,9 +197,6 @@ def _copy(source: Path, destination: Path) -> None:
 def dry_run(request: RehearseRequest, *, why: bool) -> Result[DryRun]:
     """Say what a rehearsal would run on, from text alone; nothing is run, written or imported. What the run would refuse is
     refused too.
-
-    Raises:
-        SplatfixError: as :func:`read_trainer`.
     """
     trainer = read_trainer(request, "--dry-run")
     subject, problem = trainer.subject, trainer.obstacle

@@ -42,11 +42,7 @@ class Shown(Result[StoredDocument], frozen=True):
 
 
 def show(path: Path, *, verbose: bool = False) -> Shown:
-    """Show a certificate in every form that ``certify`` gives, and as the page of the report folder (``html``).
-
-    Raises:
-        SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
-    """
+    """Show a certificate in every form that ``certify`` gives, and as the page of the report folder (``html``)."""
     stored = require(read_stored(path, with_facts=True))
     facts, page = stored.facts, str(stored.path.with_suffix(".html"))
     if not Path(page).is_file():
@@ -60,7 +56,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         sha256=stored.sha256,
         options=stored.options,
         matrix=binary_matrix(make_context(facts)),
-        next_steps=tuple(filter(None, (next_step(stored.certificate, stored.python),))),
+        next_steps=tuple(filter(None, (next_step(stored.certificate),))),
         file=str(stored.path),
         issued_by=stored.document["splatfix_version"],
         stored={name: value for name, value in stored.document.items() if name not in ENVELOPE},

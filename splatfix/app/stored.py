@@ -34,14 +34,6 @@ class Stored(Struct, frozen=True):
     facts: Facts | None
     """None where they were not asked for: they are the largest part."""
 
-    @property
-    def python(self) -> str | None:
-        """The environment that was certified."""
-        argv = self.certificate.repeat.argv
-        if "--python" not in argv[:-1]:
-            return None
-        return argv[argv.index("--python") + 1]
-
 
 def read_stored(path: Path, *, with_facts: bool = False) -> Stored | Rejected:
     """Read a certificate.json, or the one in a report folder; rejected with exit code 2."""

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import typer
 
@@ -52,7 +52,7 @@ def certify(
     conflicts.refuse(context, {f"--level {level}"})
     if container == "list":
         finish(lanes.list_lanes(), as_json)
-    named = {"targets": options.archs(target)}
+    named: dict[str, Any] = {"targets": options.archs(target)}
     if container is not None:
         lane_names = tuple(dict.fromkeys(name.strip() for name in container.split(",")))
         named |= {"lanes": lane_names, "extensions": tuple(extension or ())}

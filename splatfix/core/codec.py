@@ -11,6 +11,7 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import fields
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 
 def parse_json(text: str) -> Any:
@@ -79,7 +80,7 @@ def _of_its_own_form(kind: Any, document: Any) -> Any:
         raise ValueError(f"{ascii(document)[:60]} is no {kind.__name__}") from error
 
 
-def fitting(kind: type[T], document: Any, **defaults: object) -> T:
+def fitting(kind: type[S], document: Any, **defaults: object) -> S:
     """Return the struct of what a stranger or a broken program wrote, as far as that fits: one bad value spoils no other.
 
     A field whose value is missing, or of another type, takes its default, which ``defaults`` has where the struct has none.

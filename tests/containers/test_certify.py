@@ -48,8 +48,7 @@ def test_the_certificate_says_where_it_ran(
     document = json.loads((tmp_path / "certificate.json").read_text())
     assert document["environment"]["container"] == container == result.environment["container"]
     stored = require(read_stored(tmp_path))
-    assert stored.certificate.repeat == HOST.repeat and stored.python is None
-    assert next_step(stored.certificate, stored.python) is None
+    assert stored.certificate.repeat == HOST.repeat and next_step(stored.certificate) is None
 
 
 def test_outside_of_a_container_it_says_none(recorded: None, tmp_path: Path) -> None:
