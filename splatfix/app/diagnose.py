@@ -77,7 +77,21 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     if request.repo is None and request.facts_file is None:
         request = replace(request, repo=_checkout_here())
     checks = select(request.only, request.skip)
-    facts = _facts(request)
+    if request.facts_file is not None:
+        facts = machine_facts.load(request.facts_file)
+    else:
+        if request.repo is not None and not request.repo.is_dir():
+            raise SplatfixError.of("app.not-a-folder", folder=request.repo)
+        choice = machine_facts.choose_python(request.python)
+        facts = machine_facts.gather(
+            choice.python,
+            chosen=choice.why,
+            try_imports=request.try_imports,
+            record=request.record,
+            redact=request.redact,
+        )
+        if request.repo is not None:
+            facts = with_checkout(facts, request.repo, source_patterns(), started=True)
     if not_examined := _not_examined(request):
         facts = replace(facts, checkout=Fact(None, "names in the current folder", not_examined, absent=True))
     if request.save is not None:
@@ -151,24 +165,6 @@ def _not_examined(request: DiagnoseRequest) -> str:
         return ""
     argv = ("diagnose", "--repo", ".", *value_options({"--python": request.python}))
     return run("splatfix", *argv, text="The code in this folder was not examined; to do so").line()
-
-
-def _facts(request: DiagnoseRequest) -> Facts:
-    if request.facts_file is not None:
-        return machine_facts.load(request.facts_file)
-    if request.repo is not None and not request.repo.is_dir():
-        raise SplatfixError.of("app.not-a-folder", folder=request.repo)
-    choice = machine_facts.choose_python(request.python)
-    facts = machine_facts.gather(
-        choice.python,
-        chosen=choice.why,
-        try_imports=request.try_imports,
-        record=request.record,
-        redact=request.redact,
-    )
-    if request.repo is None:
-        return facts
-    return with_checkout(facts, request.repo, source_patterns(), started=True)
 
 
 def next_steps(facts: Facts, *named: str) -> tuple[Step, ...]:

@@ -292,7 +292,7 @@ def _prepare(
     case = Case(
         context=context,
         request=to_install,
-        prebuilt=wheels.steps if wheels.searches else None,
+        prebuilt=wheels.steps if wheels.looked_for else None,
         not_prebuilt=wheels.rejected,
         no_wheel=wheels.problem if to_install.backend == "wheels" or by_index else None,
     )

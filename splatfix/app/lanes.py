@@ -1,7 +1,5 @@
 """``splatfix certify --container``: the container lanes, and certification inside them."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +17,6 @@ from splatfix.knowledge.lanes import Lane, find_lane, load_lanes
 from splatfix.report.certificate import LaneCertificateDocument
 from splatfix.report.console import err, show_error, table
 from splatfix.report.forms import ENVELOPE, writes
-from splatfix.report.merging import MergeDocument
 
 # A refused environment is a result; wrong usage and a missing engine say nothing of any environment.
 _WORST_FIRST = (Exit.FAILURE, Exit.USAGE, Exit.UNDETERMINED)
@@ -68,44 +65,31 @@ def certify_in_container(request: ContainerRequest) -> Result[Any]:
         document = LaneCertificateDocument(lane.name, str(out / "certificate.html"), content)
         return Result("certify", document, exit_code)
 
-    with on_interrupt("Interrupted: nothing was certified."), report_lock(request.out):
-        if several:
-            return _merged(request.out, _all(lanes, certify))
-        return certify(lanes[0])
-
-
-def _all(
-    lanes: Sequence[Lane], certify: Callable[[Lane], Result[Any]]
-) -> dict[str, Result[Any] | SplatfixError]:
-    """Return what became of each lane; with Ctrl-C, of those that had ended before, if there are any. What ends a lane without
-    a certificate is shown at once."""
     outcomes: dict[str, Result[Any] | SplatfixError] = {}
-    try:
-        for lane in lanes:
-            try:
-                outcomes[lane.name] = certify(lane)
-            except Exception as error:  # noqa: BLE001 - one lane's bug shall not take the others' results
-                if not isinstance(error, SplatfixError):
-                    error = SplatfixError("crashed", f"Lane {lane.name} crashed: {error!r}")
-                outcomes[lane.name] = error
-                show_error(error, whose=f"{lane.name}: ")
-    except KeyboardInterrupt:
-        if not outcomes:
-            raise
-    stopped = SplatfixError.of("app.lane-interrupted")
-    return {lane.name: outcomes.get(lane.name, stopped) for lane in lanes}
-
-
-def _merged(out: Path, outcomes: dict[str, Result[Any] | SplatfixError]) -> Result[MergeDocument]:
-    """Merge the certificates, with the lanes that gave none; the exit code is that of the worst."""
-    refused = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SplatfixError)}
-    result = merge([out / name for name in outcomes if name not in refused], out, refused)
-    codes = [int(outcome.exit_code) for outcome in outcomes.values()]
-    over = len(codes) - codes.count(Exit.INTERRUPTED)
-    if over < len(codes):
-        error = SplatfixError.of("app.lanes-interrupted", lanes=len(codes), over=over)
-        return replace(result, exit_code=Exit.INTERRUPTED, error=error)
-    worst: int = next((code for code in _WORST_FIRST if code in codes), Exit.OK)
-    if result.error:
-        worst = max(worst, result.exit_code)
-    return replace(result, exit_code=worst)
+    with on_interrupt("Interrupted: nothing was certified."), report_lock(request.out):
+        if not several:
+            return certify(lanes[0])
+        try:
+            for lane in lanes:
+                try:
+                    outcomes[lane.name] = certify(lane)
+                except Exception as error:  # noqa: BLE001 - one lane's bug shall not take the others' results
+                    if not isinstance(error, SplatfixError):
+                        error = SplatfixError("crashed", f"Lane {lane.name} crashed: {error!r}")
+                    outcomes[lane.name] = error
+                    show_error(error, whose=f"{lane.name}: ")
+        except KeyboardInterrupt:
+            if not outcomes:
+                raise
+        over, stopped = len(outcomes), SplatfixError.of("app.lane-interrupted")
+        outcomes |= {lane.name: stopped for lane in lanes if lane.name not in outcomes}
+        refused = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SplatfixError)}
+        result = merge([request.out / name for name in outcomes if name not in refused], request.out, refused)
+        if over < len(lanes):
+            error = SplatfixError.of("app.lanes-interrupted", lanes=len(lanes), over=over)
+            return replace(result, exit_code=Exit.INTERRUPTED, error=error)
+        codes = {int(outcome.exit_code) for outcome in outcomes.values()}
+        worst: int = next((code for code in _WORST_FIRST if code in codes), Exit.OK)
+        if result.error:
+            worst = max(worst, result.exit_code)
+        return replace(result, exit_code=worst)
