@@ -18,7 +18,6 @@ from splatfix.certify.engine import Progress
 from splatfix.certify.host import placed
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
 from splatfix.certify.request import RehearseRequest as RehearseRequest
-from splatfix.certify.request import TrainingRequest
 from splatfix.certify.run_levels import TRAINS_FROM
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import published_method
@@ -56,7 +55,7 @@ def certify(request: CertifyRequest) -> Result[CertificateDocument]:
             baseline = require(read_stored(Path(request.baseline))).certificate
         python = target_python(request.python)
         facts = machine_facts.gather(python)
-        return _run(request, smoke_subject(request, python, facts, baseline), facts)
+        return _run(smoke_subject(request, python, facts, baseline), facts)
 
 
 def rehearse(request: RehearseRequest) -> Result[CertificateDocument]:
@@ -69,17 +68,15 @@ def rehearse(request: RehearseRequest) -> Result[CertificateDocument]:
     """
     # the folder has the drop-ins and, where the checkout has to be mended, the copy that is run
     with on_interrupt(_NOTHING), temporary_folder() as folder:
-        return _run(request, *stack_subject(request, folder))
+        return _run(*stack_subject(request, folder))
 
 
-def _run(
-    request: TrainingRequest, subject: SmokeSubject | StackSubject, facts: Facts
-) -> Result[CertificateDocument]:
+def _run(subject: SmokeSubject | StackSubject, facts: Facts) -> Result[CertificateDocument]:
     with report_lock(subject.out) as notes, training(console.err()) as progress:
         for note in notes:
             show_message(f"Note: {note}.")
         document = run_and_report(subject, facts, progress)
-    return Result("certify", document, exit_code_of(document.certificate), verbose=request.verbose)
+    return Result("certify", document, exit_code_of(document.certificate))
 
 
 def run_and_report(

@@ -68,7 +68,7 @@ class Diagnosis(Result[DiagnosisDocument], frozen=True):
         return tuple(finding for finding in self.findings if finding.status == "fail")
 
 
-def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
+def diagnose(request: DiagnoseRequest) -> Diagnosis:
     """Run the checks on the facts of a machine.
 
     Raises:
@@ -131,7 +131,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
         not_examined=not_examined,
         unused_gpus=context.left_aside,
     )
-    return Diagnosis("diagnose", document, exit_code_of(findings), verbose=verbose)
+    return Diagnosis("diagnose", document, exit_code_of(findings))
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:

@@ -155,7 +155,7 @@ def carried_out(
         )
         outcome = measured(done, facts, revert)
     document = InstallDocument(outcome=outcome, next_steps=next_steps(outcome, facts))
-    return Result("install", document, verbose=request.verbose)
+    return Result("install", document)
 
 
 def plan(request: InstallRequest) -> Planned:
@@ -164,8 +164,7 @@ def plan(request: InstallRequest) -> Planned:
         return explain(request)
     plan = require(planned(_prepare(request)[0], named=request.is_named))
     steps = (install_step(plan),) if plan.steps else ()
-    document = InstallDocument(plan=plan, dry_run=True, next_steps=steps)
-    return Planned("install", document, verbose=request.verbose)
+    return Planned("install", InstallDocument(plan=plan, dry_run=True, next_steps=steps))
 
 
 def repair(

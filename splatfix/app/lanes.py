@@ -86,8 +86,8 @@ def certify_in_container(request: ContainerRequest) -> Result[Any]:
         refused = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SplatfixError)}
         result = merge([request.out / name for name in outcomes if name not in refused], request.out, refused)
         if over < len(lanes):
-            error = SplatfixError.of("app.lanes-interrupted", lanes=len(lanes), over=over)
-            return replace(result, exit_code=Exit.INTERRUPTED, error=error)
+            ended = SplatfixError.of("app.lanes-interrupted", lanes=len(lanes), over=over)
+            return replace(result, exit_code=Exit.INTERRUPTED, error=ended)
         codes = {int(outcome.exit_code) for outcome in outcomes.values()}
         worst: int = next((code for code in _WORST_FIRST if code in codes), Exit.OK)
         if result.error:

@@ -42,8 +42,8 @@ def show(_: Console, summary: Summary) -> None:
     headline = f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}"
     if summary.exit_code is not None:
         headline += f", exit code {summary.exit_code}"
-    share = summary.share_above_97_percent
-    measured = (
+    share, costs = summary.share_above_97_percent, summary.phases
+    measured: list[tuple[str, float | None, str]] = [
         ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
         ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
         ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
@@ -51,22 +51,18 @@ def show(_: Console, summary: Summary) -> None:
         ("GPU utilisation", summary.gpu_utilisation_mean, "{:.0f} % on average"),
         ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
         ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
-    )
-    phase_costs: list[tuple[str, str]] = []
-    if costs := summary.phases:
-        seconds = ", ".join(f"{name} {spent:.1f} s" for name, spent in costs.seconds.items())
-        phase_costs.append(("phases", f"{seconds} in {costs.iterations} iterations; {costs.bound}"))
-        for name, size, form in (
+    ]
+    if costs:
+        measured += [(name, spent, "{:.1f} s") for name, spent in costs.seconds.items()]
+        measured += [
+            ("iterations", costs.iterations, "{:.0f}; " + costs.bound),
             ("training peak", costs.training_gb, "{:.2f} GiB"),
             ("evaluation peak", costs.evaluation_gb, "{:.2f} GiB"),
             ("growth", costs.growth_gb, "{:.3f} GiB in 1,000 iterations without new Gaussians"),
-        ):
-            if size is not None:
-                phase_costs.append((name, form.format(size)))
+        ]
     for line in (
         headline,
         *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
-        *(f"  {name:<16} {value}" for name, value in phase_costs),
         *(f"  note: {note}" for note in summary.notes),
         f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
     ):

@@ -194,7 +194,7 @@ def _copy(source: Path, destination: Path) -> None:
         show_message(f"Not copied for the run: {text}.")
 
 
-def dry_run(request: RehearseRequest, *, why: bool) -> Result[DryRun]:
+def dry_run(request: RehearseRequest) -> Result[DryRun]:
     """Say what a rehearsal would run on, from text alone; nothing is run, written or imported. What the run would refuse is
     refused too.
     """
@@ -216,4 +216,4 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result[DryRun]:
         replacement=subject.replacement,
         missing=subject.placeholders,
     )
-    return Result("certify dry-run", document, exit_code, error, verbose=why)
+    return Result("certify dry-run", document, exit_code, error)

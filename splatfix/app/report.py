@@ -41,7 +41,7 @@ class Shown(Result[StoredDocument], frozen=True):
         return self.content.certificate
 
 
-def show(path: Path, *, verbose: bool = False) -> Shown:
+def show(path: Path) -> Shown:
     """Show a certificate in every form that ``certify`` gives, and as the page of the report folder (``html``)."""
     stored = require(read_stored(path, with_facts=True))
     facts, page = stored.facts, str(stored.path.with_suffix(".html"))
@@ -61,7 +61,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         issued_by=stored.document["splatfix_version"],
         stored={name: value for name, value in stored.document.items() if name not in ENVELOPE},
     )
-    return Shown("report show", document, verbose=verbose)
+    return Shown("report show", document)
 
 
 def diff(a: Path, b: Path) -> Result[Difference]:

@@ -58,7 +58,6 @@ class VramRequest(Struct, frozen=True):
     calibrate: bool = False
     python: str | None = None
     html: Path | None = None
-    verbose: bool = False
 
 
 def foretell(request: VramRequest) -> Result[Budget]:
@@ -114,7 +113,7 @@ def foretell(request: VramRequest) -> Result[Budget]:
     )
     if request.html is not None:
         write_text(request.html, budget_page(budget))
-    return Result("vram", budget, _EXITS[verdict], verbose=request.verbose)
+    return Result("vram", budget, _EXITS[verdict])
 
 
 def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:

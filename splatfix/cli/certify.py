@@ -61,10 +61,10 @@ def certify(
         named |= {"checkout": repo, "scene": Path(scene) if scene else None}
         of_checkout = request_of(use_case.RehearseRequest, locals(), **named)
         if dry_run:
-            finish(rehearse.dry_run(of_checkout, why=verbose), as_json)
-        finish(use_case.rehearse(of_checkout), as_json, form)
+            finish(rehearse.dry_run(of_checkout), as_json, verbose=verbose)
+        finish(use_case.rehearse(of_checkout), as_json, form, verbose=verbose)
     request = request_of(use_case.CertifyRequest, locals(), **named)
-    finish(use_case.certify(request), as_json, form)
+    finish(use_case.certify(request), as_json, form, verbose=verbose)
 
 
 def monitor(

@@ -76,12 +76,13 @@ def install(
     )
     if repair is not None:
         command = replace(command, reinstall=True)
-        finish(use_case.repair(repair, command, partial(confirm_unless, yes), dry_run=dry_run), as_json)
+        repaired = use_case.repair(repair, command, partial(confirm_unless, yes), dry_run=dry_run)
+        finish(repaired, as_json, verbose=verbose)
     if facts_file:
-        finish(use_case.explain_elsewhere(command, facts_file), as_json)
+        finish(use_case.explain_elsewhere(command, facts_file), as_json, verbose=verbose)
     if dry_run:
-        finish(use_case.plan(command), as_json)
-    finish(use_case.install(command, partial(confirm_unless, yes)), as_json)
+        finish(use_case.plan(command), as_json, verbose=verbose)
+    finish(use_case.install(command, partial(confirm_unless, yes)), as_json, verbose=verbose)
 
 
 def revert(

@@ -82,9 +82,9 @@ def request_of(kind: type[R], command: Mapping[str, Any], **others: Any) -> R:
     return kind(**(given | others))
 
 
-def finish(result: Result[Any], as_json: bool, form: str = "text") -> NoReturn:
-    """Show the result of a use case, and end the command with its exit code."""
-    raise typer.Exit(deliver(result, as_json=as_json, form=form))
+def finish(result: Result[Any], as_json: bool, form: str = "text", **options: bool) -> NoReturn:
+    """Show the result of a use case, its text with ``verbose`` where the command has that; end the command with its exit code."""
+    raise typer.Exit(deliver(result, as_json=as_json, form=form, **options))
 
 
 def one_form(as_json: bool, form: str) -> None:

@@ -48,4 +48,4 @@ def vram(
         size = (int(match[1]), int(match[2]))
     named = {"photos": images, "size": size, "photos_on_cpu": data_device == "cpu"}
     request = options.request_of(use_case.VramRequest, locals(), **named)
-    finish(use_case.foretell(request), as_json)
+    finish(use_case.foretell(request), as_json, verbose=verbose)
