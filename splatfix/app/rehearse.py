@@ -51,11 +51,8 @@ class Trainer(Struct, frozen=True, kw_only=True):
     """Why it cannot be run here."""
 
 
-def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
+def read_trainer(request: RehearseRequest) -> Trainer:
     """Choose the script that is run, and read what it reaches and what it needs.
-
-    Args:
-        typed: other options, for the commands that name a script.
 
     Raises:
         SplatfixError: ``not-a-folder``, ``not-a-checkout``, ``no-such-script``, ``which-script``, ``no-trainer``, ``wrong-face``
@@ -69,7 +66,7 @@ def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
     whole = facts.checkout.value
     if whole is None:
         raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)
-    script = prepare.choose_script(request, whole, *typed)
+    script = prepare.choose_script(request, whole)
     patterns = [pattern for pattern in source_patterns() if isinstance(pattern, NamePattern)]
     checkout, reach = as_reached(whole, prepare.scripts_of(whole, script), patterns)
     context = make_context(replace(facts, checkout=replace(facts.checkout, value=checkout)), Goal())
@@ -198,7 +195,7 @@ def dry_run(request: RehearseRequest) -> Result[DryRun]:
     """Say what a rehearsal would run on, from text alone; nothing is run, written or imported. What the run would refuse is
     refused too.
     """
-    trainer = read_trainer(request, "--dry-run")
+    trainer = read_trainer(request)
     subject, problem = trainer.subject, trainer.obstacle
     if problem is None and subject.mends:
         problems = " ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in subject.mends)
