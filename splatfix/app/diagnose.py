@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
@@ -184,11 +184,8 @@ def next_steps(facts: Facts, *named: str) -> tuple[Step, ...]:
 
 def list_checks() -> Result[ChecksDocument]:
     """List every check with its code, family and title (``--list``)."""
-    rows = (
-        CheckRow(code=check.code, family=check.family, title=check.title, page=check.page)
-        for check in all_checks()
-    )
-    return Result("diagnose list", ChecksDocument(tuple(rows)))
+    rows = convert(all_checks(), tuple[CheckRow, ...], from_attributes=True)
+    return Result("diagnose list", ChecksDocument(rows))
 
 
 def show_check(code: str) -> Result[CheckDocument]:
@@ -197,12 +194,5 @@ def show_check(code: str) -> Result[CheckDocument]:
     Raises:
         SplatfixError: ``unknown-check`` (exit code 2).
     """
-    check = check_named(code)
-    page = CheckPage(
-        code=check.code,
-        family=check.family,
-        title=check.title,
-        page=check.page,
-        predicts=tuple(check.predicts),
-    )
+    page = convert(check_named(code), CheckPage, from_attributes=True)
     return Result("diagnose explain", CheckDocument(page))

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from splatfix.app.result import Result
@@ -96,17 +96,8 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
         again = "For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."
         collect = (say(start), run(*save, text="Facts of the machine, for --facts"), say(again))
 
-    document = ExplanationDocument(
-        recognised=explanation.recognised,
-        causes=explanation.causes,
-        first_error=explanation.first_error,
-        success=explanation.success,
-        collect=collect,
-        facts=facts_from,
-        lines_read=explanation.lines_read,
-        bytes_read=explanation.bytes_read,
-        command_exit_code=exit_code,
-    )
+    document = convert(explanation, ExplanationDocument, from_attributes=True)
+    document = replace(document, collect=collect, facts=facts_from, command_exit_code=exit_code)
     if exit_code is None:
         exit_code = Exit.OK if explanation.recognised else Exit.UNDETERMINED
     return Explained("explain", document, exit_code)
