@@ -14,12 +14,12 @@ from smoke_trainer.__main__ import parser as smoke_parser
 from splatfix import __version__
 from splatfix.checks import Check, all_checks, registry
 from splatfix.cli import app
-from splatfix.containers.lanes import find_lane
 from splatfix.context import make_context
 from splatfix.core.step import commands
 from splatfix.core.toml import parse_toml
 from splatfix.knowledge import using
 from splatfix.knowledge.breakages import breakage
+from splatfix.knowledge.lanes import find_lane
 from tests.plan.machines import TORCH, machine
 from tools.docs import _check_page
 
@@ -138,7 +138,7 @@ def test_the_lane_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (text,) = examples("toml", "A container lane")
     lanes = Path(shutil.copytree(ROOT / "dockerfiles", tmp_path / "dockerfiles")) / "lanes.toml"
     lanes.write_text(f"{lanes.read_text(encoding='utf-8')}\n{text}", encoding="utf-8")
-    monkeypatch.setattr("splatfix.containers.lanes.bundled", lambda name: tmp_path / name)
+    monkeypatch.setattr("splatfix.knowledge.lanes.bundled", lambda name: tmp_path / name)
     lane = find_lane("cpu-standard")
     assert (lane.suite, lane.torch) == ("standard", find_lane("cpu").torch)
 

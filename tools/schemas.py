@@ -164,10 +164,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "report merge": _hints(MergeDocument),
     "report diff": _hints(Difference),
     "certify dry-run": _hints(DryRun),
-    "monitor": {
-        "command_exit_code": int | None,
-        **{name: kind for name, kind in _hints(Summary).items() if name != "exit_code"},
-    },
+    "monitor": _hints(Summary),
     "vram": _hints(Budget),
     "certify lanes": _hints(LanesDocument),
     "scenes list": _hints(SamplesDocument),

@@ -37,11 +37,9 @@ _UNFINISHED = (("toolkits", ".making-"), ("sources", ".fetching-"))
 
 def _others() -> tuple[list[Path], int]:
     """List what is kept beside wheels, not through links, which lead elsewhere; and its size in bytes."""
-    kept = user_cache()
+    kept = user_cache().resolve()
     paths = [path for pattern in _OTHERS for path in kept.glob(pattern)]
-    others = [
-        path for path in paths if path.parent.resolve() == kept.resolve() / path.parent.relative_to(kept)
-    ]
+    others = [path for path in paths if path.parent.resolve() == path.parent]
     return others, sum(item.lstat().st_size for path in others for item in (path, *path.rglob("*")))
 
 
@@ -56,14 +54,11 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result[ClearedDoc
     """
     cache = WheelCache()
     chosen = cache.named(name) if name else cache.entries()
-    kept = user_cache()
     others, others_size = ([], 0) if name else _others()
     if chosen or others:
-        size = sum(entry.size for entry in chosen) / 2**20
-        also = ""
-        if others:
-            also = f", and {others_size / 2**20:.1f} MiB of toolkits, sources and kernels from {kept}"
-        confirm(f"Remove {counted(len(chosen), 'wheel')}, {size:.1f} MiB, from {cache.folder}{also}?")
+        size = (sum(entry.size for entry in chosen) + others_size) / 2**20
+        what = f"{counted(len(chosen), 'wheel')}, {len(others)} toolkits, sources and kernels"
+        confirm(f"Remove {what}, {size:.1f} MiB in all, from {user_cache()}?")
     folder = visible(str(cache.folder))
     with on_interrupt(lambda: f"Interrupted: {folder} still has {counted(len(cache.entries()), 'wheel')}."):
         # without a name all goes, also what is damaged and so no entry
@@ -72,8 +67,7 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result[ClearedDoc
             remove(path)
         # what killed runs left; a run that goes on keeps its own
         for folder, prefix in () if name else _UNFINISHED:
-            if not (kept / folder).is_symlink():
-                sweep([kept / folder], prefix)
+            sweep([user_cache() / folder], prefix)
     if left := [path for path in others if os.path.lexists(path)]:
         raise cannot_write(f"{few([str(path) for path in left])} could not be removed.")
     document = ClearedDocument(

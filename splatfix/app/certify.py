@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
-from splatfix.app.options import options_after
 from splatfix.app.rehearse import stack_subject
 from splatfix.app.result import Result, show_message, target_python
 from splatfix.app.stored import NAME, read_stored
@@ -19,7 +18,6 @@ from splatfix.certify.engine import Progress
 from splatfix.certify.host import placed
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
 from splatfix.certify.request import RehearseRequest as RehearseRequest
-from splatfix.certify.request import TrainingRequest
 from splatfix.certify.run_levels import TRAINS_FROM
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import published_method
@@ -31,8 +29,8 @@ from splatfix.core.errors import Exit, require
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
-from splatfix.model import Facts
-from splatfix.plan import Options
+from splatfix.model import Facts, Status
+from splatfix.plan import Case, Options, advised_options
 from splatfix.report import console
 from splatfix.report.certificate import CertificateDocument, markdown
 from splatfix.report.forms import envelope
@@ -57,7 +55,7 @@ def certify(request: CertifyRequest) -> Result[CertificateDocument]:
             baseline = require(read_stored(Path(request.baseline))).certificate
         python = target_python(request.python)
         facts = machine_facts.gather(python)
-        return _run(request, smoke_subject(request, python, facts, baseline), facts)
+        return _run(smoke_subject(request, python, facts, baseline), facts)
 
 
 def rehearse(request: RehearseRequest) -> Result[CertificateDocument]:
@@ -70,35 +68,28 @@ def rehearse(request: RehearseRequest) -> Result[CertificateDocument]:
     """
     # the folder has the drop-ins and, where the checkout has to be mended, the copy that is run
     with on_interrupt(_NOTHING), temporary_folder() as folder:
-        return _run(request, *stack_subject(request, folder))
+        return _run(*stack_subject(request, folder))
 
 
-def _run(
-    request: TrainingRequest, subject: SmokeSubject | StackSubject, facts: Facts
-) -> Result[CertificateDocument]:
+def _run(subject: SmokeSubject | StackSubject, facts: Facts) -> Result[CertificateDocument]:
     with report_lock(subject.out) as notes, training(console.err()) as progress:
         for note in notes:
             show_message(f"Note: {note}.")
-        document = run_and_report(subject, facts, progress, python=request.python)
-    return Result("certify", document, exit_code_of(document.certificate), verbose=request.verbose)
+        document = run_and_report(subject, facts, progress)
+    return Result("certify", document, exit_code_of(document.certificate))
 
 
 def run_and_report(
     subject: SmokeSubject | StackSubject,
     facts: Facts,
     progress: Progress = lambda where, state: None,
-    python: str | None = None,
 ) -> CertificateDocument:
     """Certify, and write ``certificate.json``, ``.md`` and ``.html`` as it goes: a run that is killed leaves the latest of them,
     which says how far it had come.
 
-    Args:
-        python: the environment as the user named it.
-
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-
     matrix = binary_matrix(make_context(facts))
 
     def write(made: Certificate) -> CertificateDocument:
@@ -114,7 +105,7 @@ def run_and_report(
             page=str(subject.out / "certificate.html"),
             options=options,
             matrix=matrix,
-            next_steps=tuple(filter(None, (next_step(made, python),))),
+            next_steps=tuple(filter(None, (next_step(made),))),
         )
         write_json(subject.out / NAME, envelope("certify", exit_code_of(made), to_json(document)))
         written = replace(document, sha256=sha256_of(subject.out / NAME))
@@ -133,31 +124,36 @@ def run_and_report(
 
 
 def suggested_options(made: Certificate, facts: Facts) -> Options | None:
-    """Return the options that answer what a diagnosis of the same facts finds, which may have failed the certification. None for
-    a container's environment, which nobody can change."""
-    if made.verdict is not Verdict.NOT_CERTIFIED or _in_container(made):
+    """Return the options that answer what a diagnosis of the same facts finds, which may have failed it; None if it did not."""
+    if not _failed_here(made):
         return None
     context = make_context(facts)
-    return options_after(run_checks(context), context)
+    findings = run_checks(context)
+    if not any(finding.status is Status.FAIL for finding in findings):
+        return None
+    return advised_options(findings, Case(context=context))
 
 
-def next_step(made: Certificate, python: str | None) -> Step | None:
-    """Return the way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise, and
-    for a container's environment, of which nothing is left."""
+def next_step(made: Certificate) -> Step | None:
+    """Return the way out of what failed here, else the diagnosis; training after a run level that trained nothing."""
+    argv, python = made.repeat.argv, None
+    if "--python" in argv:  # not in a container's
+        python = argv[argv.index("--python") + 1]
     named = value_options({"--python": python})
     if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:
         level = ("--level", str(TRAINS_FROM))
         return run("splatfix", "certify", *level, *named, text="Next: test training")
     first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)
     steps_are_shown = first is not None and first.code == MENDS  # with the stack
-    if made.verdict is not Verdict.NOT_CERTIFIED or _in_container(made) or steps_are_shown:
+    if not _failed_here(made) or steps_are_shown:
         return None
     look = run("splatfix", "diagnose", *named, text="Next: look for the cause")
     return way_out(made.kernels, made.scenes, python, made.diagnosis) or look
 
 
-def _in_container(made: Certificate) -> bool:
-    return "--container" in made.repeat.argv
+def _failed_here(made: Certificate) -> bool:
+    """Tell whether something failed, and not in a container's environment: of that nothing is left to be changed."""
+    return made.verdict is Verdict.NOT_CERTIFIED and "--container" not in made.repeat.argv
 
 
 def exit_code_of(made: Certificate) -> Exit:

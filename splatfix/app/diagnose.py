@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
@@ -22,7 +22,7 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
 from splatfix.model.option import NO_SOURCES, Options
-from splatfix.plan import has_stack_files, summarise
+from splatfix.plan import Case, advised_options, has_stack_files, summarise
 from splatfix.plan.checkout import absolute
 from splatfix.report.diagnosis import CheckDocument, CheckPage, CheckRow, ChecksDocument, DiagnosisDocument
 
@@ -68,7 +68,7 @@ class Diagnosis(Result[DiagnosisDocument], frozen=True):
         return tuple(finding for finding in self.findings if finding.status == "fail")
 
 
-def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
+def diagnose(request: DiagnoseRequest) -> Diagnosis:
     """Run the checks on the facts of a machine.
 
     Raises:
@@ -77,7 +77,21 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     if request.repo is None and request.facts_file is None:
         request = replace(request, repo=_checkout_here())
     checks = select(request.only, request.skip)
-    facts = _facts(request)
+    if request.facts_file is not None:
+        facts = machine_facts.load(request.facts_file)
+    else:
+        if request.repo is not None and not request.repo.is_dir():
+            raise SplatfixError.of("app.not-a-folder", folder=request.repo)
+        choice = machine_facts.choose_python(request.python)
+        facts = machine_facts.gather(
+            choice.python,
+            chosen=choice.why,
+            try_imports=request.try_imports,
+            record=request.record,
+            redact=request.redact,
+        )
+        if request.repo is not None:
+            facts = with_checkout(facts, request.repo, source_patterns(), started=True)
     if not_examined := _not_examined(request):
         facts = replace(facts, checkout=Fact(None, "names in the current folder", not_examined, absent=True))
     if request.save is not None:
@@ -87,19 +101,19 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     python, interpreter = request.python, facts.environment.interpreter.value
     if python and interpreter:  # as every other command on the screen names it
         python = interpreter.executable
+    named = value_options({"--python": python})
     options, why, steps = None, None, tuple[Step, ...]()
     if any(finding.status is Status.FAIL for finding in findings):
-        # containers and certify come with it, of no use where nothing has to be done
-        from splatfix.app.options import options_after
-
         summary = NO_SOURCES
         if request.repo is not None:
             named = absolute((str(request.repo),))
             summary = summarise(named, context, named=named)
-        options = options_after(findings, context, summary)
-        why = why_step(replace(request, python=python), summary.named)
+        options = advised_options(findings, Case(context=context, sources=summary))
+        # all options for what was diagnosed: for the checkout, where something can be built of it
+        machine = (*target_options(request.targets), *value_options({"--facts": request.facts_file}), *named)
+        why = run("splatfix", "install", *summary.named, "--dry-run", "--why", *machine)
     if request.facts_file is None and not request.only and not request.skip:
-        steps = next_steps(facts, python)
+        steps = next_steps(facts, *named)
     # what install mends by itself is no problem: one answer for the text, the document and the exit code
     mended = options.advice.mended if options and options.advice else ()
     findings = tuple(
@@ -117,7 +131,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
         not_examined=not_examined,
         unused_gpus=context.left_aside,
     )
-    return Diagnosis("diagnose", document, exit_code_of(findings), verbose=verbose)
+    return Diagnosis("diagnose", document, exit_code_of(findings))
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:
@@ -135,15 +149,12 @@ def _checkout_here() -> Path | None:
     folder = Path()
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
-    if (folder / "train.py").is_file():
-        identity = read_identity(folder).value
-        if identity is not None and identity.imports:
-            return folder.absolute()
-    if has_build_file(folder):
-        source = read_source(folder)
-        if source.modules and source.needs_cuda:
-            return folder.absolute()
-    return folder.absolute() if has_stack_files(folder) else None
+    identity = read_identity(folder).value if (folder / "train.py").is_file() else None
+    source = read_source(folder) if has_build_file(folder) else None
+    builds = source and source.modules and source.needs_cuda
+    if (identity and identity.imports) or builds or has_stack_files(folder):
+        return folder.absolute()
+    return None
 
 
 def _not_examined(request: DiagnoseRequest) -> str:
@@ -156,36 +167,14 @@ def _not_examined(request: DiagnoseRequest) -> str:
     return run("splatfix", *argv, text="The code in this folder was not examined; to do so").line()
 
 
-def _facts(request: DiagnoseRequest) -> Facts:
-    if request.facts_file is not None:
-        return machine_facts.load(request.facts_file)
-    if request.repo is not None and not request.repo.is_dir():
-        raise SplatfixError.of("app.not-a-folder", folder=request.repo)
-    choice = machine_facts.choose_python(request.python)
-    facts = machine_facts.gather(
-        choice.python,
-        chosen=choice.why,
-        try_imports=request.try_imports,
-        record=request.record,
-        redact=request.redact,
-    )
-    if request.repo is None:
-        return facts
-    return with_checkout(facts, request.repo, source_patterns(), started=True)
+def next_steps(facts: Facts, *named: str) -> tuple[Step, ...]:
+    """Return the command that shows what facts cannot, where nothing failed; () without torch.
 
-
-def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
-    """Return the command that shows all options for what was diagnosed: for the checkout, where something can be built of it."""
-    machine = value_options({"--facts": request.facts_file, "--python": request.python})
-    argv = (*sources, "--dry-run", "--why", *target_options(request.targets), *machine)
-    return run("splatfix", "install", *argv)
-
-
-def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
-    """Return the command that shows what facts cannot, where nothing failed; () without torch."""
+    Args:
+        named: ``--python`` with what was named by it; nothing where nothing was.
+    """
     if facts.environment.torch.value is None:
         return ()
-    named = value_options({"--python": python})
     packages = facts.environment.packages.value or ()
     if any(has_reference(item.module) for item in packages):
         text = "Next: check the accuracy of the kernels"
@@ -195,11 +184,8 @@ def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
 
 def list_checks() -> Result[ChecksDocument]:
     """List every check with its code, family and title (``--list``)."""
-    rows = (
-        CheckRow(code=check.code, family=check.family, title=check.title, page=check.page)
-        for check in all_checks()
-    )
-    return Result("diagnose list", ChecksDocument(tuple(rows)))
+    rows = convert(all_checks(), tuple[CheckRow, ...], from_attributes=True)
+    return Result("diagnose list", ChecksDocument(rows))
 
 
 def show_check(code: str) -> Result[CheckDocument]:
@@ -208,12 +194,5 @@ def show_check(code: str) -> Result[CheckDocument]:
     Raises:
         SplatfixError: ``unknown-check`` (exit code 2).
     """
-    check = check_named(code)
-    page = CheckPage(
-        code=check.code,
-        family=check.family,
-        title=check.title,
-        page=check.page,
-        predicts=tuple(check.predicts),
-    )
+    page = convert(check_named(code), CheckPage, from_attributes=True)
     return Result("diagnose explain", CheckDocument(page))

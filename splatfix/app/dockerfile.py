@@ -16,7 +16,6 @@ from splatfix.app.result import Result, show_message
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile
-from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text, resolved_folder
@@ -26,6 +25,7 @@ from splatfix.core.visible import visible
 from splatfix.facts.checkout import read_checkout
 from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
 from splatfix.knowledge import RequestedTarget
+from splatfix.knowledge.lanes import ToolkitFrom
 from splatfix.plan.checkout import many_things
 from splatfix.report.console import escape, marked, notes, prose, show_todo
 from splatfix.report.forms import writes
@@ -82,7 +82,7 @@ def show(console: Console, document: DockerfileDocument) -> None:
 
 
 def make_dockerfile(request: DockerfileRequest) -> Result[DockerfileDocument]:
-    """Plan the image, and print the Dockerfile or write it with what belongs to it; all files or none.
+    """Plan the image, and print the Dockerfile or write it with what belongs to it.
 
     Raises:
         SplatfixError: ``not-a-folder``, ``file-exists`` (exit code 2), ``cannot-write`` (3); what
@@ -116,13 +116,26 @@ def make_dockerfile(request: DockerfileRequest) -> Result[DockerfileDocument]:
     for file, content in build_context(recipe).items():
         if file.startswith(CONTEXT):
             contents[destination / file] = content if isinstance(content, bytes) else content.read_bytes()
-    written = _write_all(destination, contents, force=request.force)
+    written = []
+    for path, content in contents.items():
+        # what cannot be read is somebody else's, and only --force replaces it
+        with suppress(OSError):
+            if path.read_bytes() == content:
+                continue
+        written.append(path)
+    there = [path.name for path in written if os.path.lexists(path)]
+    if there and not request.force:
+        raise SplatfixError.of("app.file-exists", names=there, destination=destination)
+    for path in written:
+        write_bytes(path, contents[path])
     image = _image_name(plan)
     steps = [run("docker", "build", "-t", image, "-f", destination / name, folder, text="Build it with")]
     if destination != folder:
         text_of_copy = "The build takes files from the checkout alone, so first"
         steps.insert(0, run("cp", "-r", destination / CONTEXT, folder, text=text_of_copy))
-    document = DockerfileDocument(image=plan, files=texts, written=tuple(written), next_steps=tuple(steps))
+    document = DockerfileDocument(
+        image=plan, files=texts, written=tuple(map(str, written)), next_steps=tuple(steps)
+    )
     return Result("dockerfile", document)
 
 
@@ -165,12 +178,9 @@ def ignored(plan: CheckoutLane, folder: Path, left_out: Iterable[LeftOut] = ()) 
         SplatfixError: ``cannot-read`` (exit code 2) for one that is there and cannot be read: what it excludes would be in the
             image.
     """
-    path = folder / ".dockerignore"
-    content = read_text(path)
-    if path.is_symlink():  # whatever it leads to would be written here
-        content = Unread(str(path), "it is a link")
+    content = read_text(folder / ".dockerignore")
     if isinstance(content, Unread):
-        raise SplatfixError.of("app.unreadable-dockerignore", path=path, reason=content.reason)
+        raise SplatfixError.of("app.unreadable-dockerignore", path=content.path, reason=content.reason)
     own = (content or "").removeprefix("\ufeff").splitlines()
     needed = [source for source in plan.sources if _PLAIN.fullmatch(source)]
     inside = [rule for rule in own if not any(_excludes(rule, source) for source in needed)]
@@ -191,28 +201,3 @@ def _excludes(rule: str, folder: str) -> bool:
     # "**/" stands for no folder too; "*" goes over "/" here, and what Docker reads otherwise is only not repeated
     either = (pattern, pattern.removeprefix("**/"))
     return any(fnmatchcase(str(name), form) for name in (path, *path.parents) for form in either)
-
-
-def _write_all(destination: Path, contents: dict[Path, bytes], *, force: bool) -> list[str]:
-    """Write the files that are not there as they should be, all or none; returns which.
-
-    Raises:
-        SplatfixError: ``file-exists`` for others that are there; ``cannot-write`` for folders in the way, and below links.
-    """
-    new = []
-    for path, content in contents.items():
-        # what cannot be read is somebody else's, and only --force replaces it
-        with suppress(OSError):
-            if not path.is_symlink() and path.is_file() and path.read_bytes() == content:
-                continue
-        new.append(path)
-    there = [path for path in new if os.path.lexists(path)]
-    if any(path.is_dir() or path.parent.resolve() != path.parent for path in new):
-        raise SplatfixError.of("app.dockerfile-in-the-way", destination=destination)
-    if there and not force:
-        raise SplatfixError.of(
-            "app.file-exists", names=[path.name for path in there], destination=destination
-        )
-    for path in new:
-        write_bytes(path, contents[path])
-    return [str(path) for path in new]

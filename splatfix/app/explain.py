@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from splatfix.app.result import Result
@@ -75,46 +75,32 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
         facts, facts_from = load(request.facts_file), str(request.facts_file)
     elif request.python is not None:
         facts, facts_from = _facts_here(request.python)
-    exit_code: int = Exit.OK
-    command_exit_code: int | None = None
-    explanation = Explanation((), (), 0, 0)  # of a command that succeeded
+    exit_code: int | None = None
     if request.command:
         # read twice: by the person as it comes, and for the cause when the command has failed
         with tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY) as copy:
-            exit_code = command_exit_code = run_and_copy(request.command, copy, quiet=as_json)
-            if exit_code:
-                if facts is None:
-                    facts, facts_from = _facts_of_command(request.command)
-                copy.seek(0)
-                explanation = replace(_explained(copy, facts), success="")
+            exit_code = run_and_copy(request.command, copy, quiet=as_json)
+            if exit_code == 0:
+                return Explained("explain", ExplanationDocument(facts=facts_from, command_exit_code=0))
+            if facts is None:
+                facts, facts_from = _facts_of_command(request.command)
+            copy.seek(0)
+            explanation = replace(_explained(copy, facts), success="")
     else:
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
-    exit_code, collect = Exit.OK, list[Step]()
-    if command_exit_code != 0 and not explanation.recognised:
-        exit_code = Exit.UNDETERMINED
+    collect: tuple[Step, ...] = ()
+    if not explanation.recognised:
         start = "Give the whole log, from the command on: the cause stands at the first error, not the last."
+        save = ("splatfix", "diagnose", "--save", "facts.json")
         again = "For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."
-        collect = [say(start), say(again)]
-        if request.facts_file is None and request.python is None:
-            save = ("splatfix", "diagnose", "--save", "facts.json")
-            collect.insert(1, run(*save, text="Facts of the machine, for --facts"))
-        if explanation.success:
-            collect = [say("If something fails after it, give the log of that command.")]
+        collect = (say(start), run(*save, text="Facts of the machine, for --facts"), say(again))
 
-    document = ExplanationDocument(
-        recognised=explanation.recognised,
-        causes=explanation.causes,
-        first_error=explanation.first_error,
-        success=explanation.success,
-        collect=tuple(collect),
-        facts=facts_from,
-        lines_read=explanation.lines_read,
-        bytes_read=explanation.bytes_read,
-        command_exit_code=command_exit_code,
-    )
-    code: int = exit_code if command_exit_code is None else command_exit_code
-    return Explained("explain", document, code)
+    document = convert(explanation, ExplanationDocument, from_attributes=True)
+    document = replace(document, collect=collect, facts=facts_from, command_exit_code=exit_code)
+    if exit_code is None:
+        exit_code = Exit.OK if explanation.recognised else Exit.UNDETERMINED
+    return Explained("explain", document, exit_code)
 
 
 def list_classes(name: str = "") -> Result[ExplanationDocument]:
@@ -156,20 +142,18 @@ def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
     program = Path(command[0])
     if program.name in _ELSEWHERE:
         return None, ""
-    python = None
-    if program.parent.name:  # a program of an environment stands beside its interpreter
-        beside = [program.with_name(name) for name in ("python", "python.exe")]
-        python = next((str(path) for path in beside if path.is_file()), None)
-    return _facts_here(python)
+    # a program of an environment stands beside its interpreter
+    beside = [program.with_name(name) for name in ("python", "python.exe") if program.parent.name]
+    return _facts_here(next((str(path) for path in beside if path.is_file()), None))
 
 
 def _explained(log: IO[bytes], facts: Facts | None) -> Explanation:
-    """Why it failed by its words, and by what the checks find on the machine where it failed, if that is known."""
-    evidence, answers, findings = MachineEvidence(), Answers(), None
+    """Return why it failed by its words, and by what the checks find on the machine where it failed, if that is known; with
+    commands for it."""
+    context, evidence, findings = None, MachineEvidence(), None
     if facts is not None:
         context = make_context(facts, Goal())
         findings = run_checks(context, select((), ()))
-        answers = Answers(context)
         # which classes the checks predict on that machine, and of which they see all and found nothing
         codes: dict[Status, set[str]] = {status: set() for status in Status}
         for finding in findings:
@@ -178,18 +162,15 @@ def _explained(log: IO[bytes], facts: Facts | None) -> Explanation:
         failed = codes[Status.FAIL] | codes[Status.CRASH] | codes[Status.WARN]
         # what was not looked at says nothing
         passed = codes[Status.PASS] - failed - codes[Status.UNKNOWN]
-        predicted, ruled_out = set(), set()
-        for failure in failure_classes():
-            if failed.intersection(failure.checks):
-                predicted.add(failure.name)
-            # of a class with a limit the checks do not see all: that they found nothing does not rule it out
-            if failure.checks and not failure.limit and passed.issuperset(failure.checks):
-                ruled_out.add(failure.name)
-        version = None
-        if context.build_toolkit and context.build_toolkit.version:
-            version = pair(context.build_toolkit.version)
+        known = failure_classes()
+        predicted = (item.name for item in known if failed.intersection(item.checks))
+        # of a class with a limit the checks do not see all: that they found nothing does not rule it out
+        seen = (item for item in known if item.checks and not item.limit)
+        ruled_out = (item.name for item in seen if passed.issuperset(item.checks))
+        toolkit = context.build_toolkit
+        version = pair(toolkit.version) if toolkit and toolkit.version else None
         evidence = MachineEvidence(frozenset(predicted), frozenset(ruled_out), version)
-    explanation = read_log(log, evidence)
+    explanation, answers = read_log(log, evidence), Answers(context)
     causes = [_fitted(cause, explanation.dropins, answers, findings) for cause in explanation.causes]
     return replace(explanation, causes=tuple(causes))
 
@@ -197,7 +178,7 @@ def _explained(log: IO[bytes], facts: Facts | None) -> Explanation:
 def _fitted(
     cause: FailureCause, dropins: Sequence[str], answers: Answers, findings: Sequence[Finding] | None
 ) -> FailureCause:
-    """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
+    """Return the cause with commands: the remedies of the checks that found it there, else what its class asks for there.
 
     What helps everywhere is said where no check has a command; where to look is no question any more once the facts
     are known.
@@ -264,11 +245,11 @@ class Answers:
     def to(self, failure: Failure) -> tuple[Step, ...]:
         """Return the commands that answer a class of failure; () where none is known to."""
         answer, context = failure.answer, self._context
-        if answer.pip and context is None:
+        if answer.pip and context:
+            return (pip(context.facts, "install", *answer.pip),)
+        if answer.pip:
             text = "In the environment where it failed"
             return (run("python", "-m", "pip", "install", *answer.pip, text=text),)
-        if answer.pip and context is not None:
-            return (pip(context.facts, "install", *answer.pip),)
         if answer.option == "other-torch":
             return self._first((OptionKind.OTHER_TORCH,))
         if answer.option == "build":

@@ -10,9 +10,7 @@ from splatfix.facts import read_files
 from splatfix.report.inspection import InspectionDocument
 
 
-def inspect_files(
-    paths: Sequence[Path], targets: tuple[str, ...], *, verbose: bool = False
-) -> Result[InspectionDocument]:
+def inspect_files(paths: Sequence[Path], targets: tuple[str, ...]) -> Result[InspectionDocument]:
     """Read libraries, wheels or folders and judge them for each target.
 
     Raises:
@@ -20,7 +18,7 @@ def inspect_files(
     """
     result = inspection.inspect_files(read_files(list(paths)), targets)
     document = InspectionDocument(result, next_steps(result, paths))
-    return Result("inspect", document, result.exit_code, verbose=verbose)
+    return Result("inspect", document, result.exit_code)
 
 
 def next_steps(result: inspection.Inspection, paths: Sequence[Path]) -> tuple[Step, ...]:

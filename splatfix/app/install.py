@@ -9,14 +9,13 @@ from msgspec.structs import replace
 
 from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.measure import measured
-from splatfix.app.options import lanes
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
 from splatfix.app.revert import revert_step
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
-from splatfix.core.errors import Exit, Rejected, require
+from splatfix.core.errors import Exit, Rejected, SplatfixError, require
 from splatfix.core.proof import RungName
 from splatfix.core.reading import resolved_folder
 from splatfix.core.step import Step, run, say
@@ -38,8 +37,7 @@ from splatfix.plan.rank import best, rank, rank_request
 from splatfix.report import console, installation
 from splatfix.report.installation import InstallDocument
 from splatfix.report.progress import install_progress, one_line
-from splatfix.wheels.web import Web, WebError
-from splatfix.wheels.web import without_login as without_login  # what the command line keeps of an index
+from splatfix.wheels.web import Web, WebError, without_login
 
 NO_CHANGE = "Nothing was changed: this is a dry run. Install with"
 
@@ -62,7 +60,7 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
     verbose: bool = False
     as_json: bool = False
     indexes: tuple[str, ...] = ()
-    """As they were typed, with the logins that no plan and no text holds."""
+    """Those of ``install`` as they were typed, with the logins that no plan and no text holds."""
 
     @property
     def is_named(self) -> bool:
@@ -100,8 +98,8 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result[I
     """
     case, wheels = _prepare(request, fetch=request.fetch_submodules)
     plan = require(planned(case, named=request.is_named))
-    if not plan.steps:
-        return shown(plan)
+    if not plan.steps:  # what is installed serves already, and says why
+        return Planned("install", InstallDocument(plan=plan))
     require_downloads(plan)
     return carried_out(plan, case.context.facts, request, confirm, wheels)
 
@@ -123,10 +121,13 @@ def require_downloads(plan: Plan) -> None:
                 if package:
                     spare = "On Debian and Ubuntu this spares the download"
                     todo.insert(0, run("sudo", "apt-get", "install", package, text=spare))
-                refusal = Rejected.of(
-                    "app.download-unreachable", subject=step.subject, address=address, reason=error
-                )
-                raise replace(refusal, todo=tuple(todo)).error() from error
+                raise SplatfixError.of(
+                    "app.download-unreachable",
+                    subject=step.subject,
+                    address=address,
+                    reason=error,
+                    todo=tuple(todo),
+                ) from error
 
 
 def carried_out(
@@ -136,41 +137,34 @@ def carried_out(
     confirm: Callable[[str], None],
     wheels: Prebuilt = NO_WHEELS,
 ) -> Result[InstallDocument]:
-    """Show a plan, ask, execute it, and verify the kernels on the GPU where there is one.
-
-    Raises:
-        SplatfixError: as :func:`install`.
-    """
+    """Show a plan, ask, execute it, and verify the kernels on the GPU where there is one."""
     if not request.as_json:
         installation.show_plan(console.out(), plan, why=request.why, verbose=request.verbose)
         confirm("Go ahead?")
-    state = environment_state(Path(plan.prefix), plan.python)
     with (
-        on_interrupt(state),
+        on_interrupt(environment_state(Path(plan.prefix), plan.python)),
         install_progress(console.err(), verbose=request.verbose) as progress,
     ):
-        cache = WheelCache() if request.use_cache else None
         done = execute(
-            plan, facts, progress=progress, cache=cache, reinstall=request.reinstall, fetchers=wheels.fetchers
+            plan,
+            facts,
+            progress=progress,
+            cache=WheelCache() if request.use_cache else None,
+            reinstall=request.reinstall,
+            fetchers=wheels.fetchers,
         )
         outcome = measured(done, facts, revert)
     document = InstallDocument(outcome=outcome, next_steps=next_steps(outcome, facts))
-    return Result("install", document, verbose=request.verbose)
+    return Result("install", document)
 
 
 def plan(request: InstallRequest) -> Planned:
-    """Plan and change nothing (``--dry-run``). Submodules to be fetched are named, not fetched.
-
-    Raises:
-        SplatfixError: as :func:`install` before it changes anything.
-    """
-    if request.fetch_submodules:
-        if _to_fetch(request.sources):
-            return explain(replace(request, keep=()))
-        for folder in _checkouts(request.sources):
-            installation.show_fetched(console.err(), folder, ())
+    """Plan and change nothing (``--dry-run``). Submodules to be fetched are named, not fetched, beside every option."""
+    if request.why or _to_fetch(request):
+        return explain(request)
     plan = require(planned(_prepare(request)[0], named=request.is_named))
-    return shown(plan, dry_run=True, verbose=request.verbose)
+    steps = (install_step(plan),) if plan.steps else ()
+    return Planned("install", InstallDocument(plan=plan, dry_run=True, next_steps=steps))
 
 
 def repair(
@@ -186,18 +180,8 @@ def repair(
     plan = plan_repair(name, facts)
     if dry_run:
         again = run("splatfix", "install", "--repair", name, "--python", interpreter, text=NO_CHANGE)
-        return shown(plan, dry_run=True, execute_it=again)
+        return Planned("install", InstallDocument(plan=plan, dry_run=True, next_steps=(again,)))
     return carried_out(plan, facts, request, confirm)
-
-
-def shown(
-    plan: Plan, *, dry_run: bool = False, execute_it: Step | None = None, verbose: bool = False
-) -> Planned:
-    """Show a plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
-    steps: tuple[Step, ...] = ()
-    if plan.steps:
-        steps = (execute_it or install_step(plan),)
-    return Planned("install", InstallDocument(plan=plan, dry_run=dry_run, next_steps=steps), verbose=verbose)
 
 
 def explain(request: InstallRequest) -> Planned:
@@ -209,12 +193,15 @@ def explain(request: InstallRequest) -> Planned:
         SplatfixError: the sources are wrongly named (exit code 2).
     """
     named = request.install.sources
-    to_fetch = _to_fetch(request.sources) if request.fetch_submodules else ()
-    case, wheels = _prepare(request, checkout=checkout_of(named))
+    # one folder is read as ``diagnose --repo`` reads it, so that both judge it alike
+    checkout = resolved_folder(named[0]) if len(named) == 1 else None
+    if checkout is not None and many_things(checkout):
+        checkout = None
+    case, wheels = _prepare(request, checkout=checkout)
     sources = case.request.sources
     folders = tuple(text for text in sources if text not in wheels.steps)
-    summary = summarise(folders, case.context, named=sources, fetch=to_fetch)
-    case = replace(case, sources=summary, lanes=lanes(), keep=request.keep)
+    summary = summarise(folders, case.context, named=sources, fetch=_to_fetch(request))
+    case = replace(case, sources=summary, keep=request.keep)
     ranking = require(rank_request(case, named=bool(named)))
     return _ranked(ranking, case.context.facts if request.ask_setup else None)
 
@@ -225,7 +212,7 @@ def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
     named, sources = request.install.sources, NO_SOURCES
     if named:
         sources = summarise(named, context, named=named)
-    return _ranked(Ranking(rank(Case(context=context, lanes=lanes(), sources=sources, keep=request.keep))))
+    return _ranked(Ranking(rank(Case(context=context, sources=sources, keep=request.keep))))
 
 
 def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
@@ -253,11 +240,7 @@ def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
                     problem, exit_code = refusal.error(), refusal.exit_code
 
     document = InstallDocument(
-        dry_run=True,
-        plan=plan,
-        options=options,
-        inquiries=tuple(inquiries),
-        next_steps=steps,
+        dry_run=True, plan=plan, options=options, inquiries=tuple(inquiries), next_steps=steps
     )
     return Planned("install", document, exit_code, problem)
 
@@ -286,7 +269,11 @@ def _prepare(
     else:
         offline = request.install.offline
         sources = tuple(fetch_source(text, interpreter, offline=offline) for text in request.sources)
-        to_install = replace(request.install, sources=absolute(sources) if request.is_named else sources)
+        to_install = replace(
+            request.install,
+            sources=absolute(sources) if request.is_named else sources,
+            indexes=tuple(map(without_login, request.indexes)),
+        )
     system = None
     # the probes look where torch and nvcc would: the variable is how those are told of a toolkit off the usual paths
     if to_install.cuda_home is not None:
@@ -304,7 +291,7 @@ def _prepare(
     case = Case(
         context=context,
         request=to_install,
-        prebuilt=wheels.steps if wheels.searches else None,
+        prebuilt=wheels.steps if wheels.looked_for else None,
         not_prebuilt=wheels.rejected,
         no_wheel=wheels.problem if to_install.backend == "wheels" or by_index else None,
     )
@@ -317,20 +304,10 @@ def _checkouts(sources: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(map(checkout_around, folders)))
 
 
-def checkout_of(sources: Sequence[str]) -> Path | None:
-    """Return the one folder that was named, to be read as ``diagnose --repo`` reads it, so that both judge it alike."""
-    if len(sources) != 1:
-        return None
-    folder = Path(sources[0]).expanduser()
-    if folder.is_dir() and many_things(folder.resolve()) is None:
-        return folder
-    return None
-
-
-def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
+def _to_fetch(request: InstallRequest) -> tuple[Step, ...]:
     """List what ``--fetch-submodules`` would fetch, one step each; () where nothing that is needed is empty."""
     steps = []
-    for folder in _checkouts(sources):
+    for folder in _checkouts(request.sources) if request.fetch_submodules else ():
         steps += [say(f"fetch {item.words}") for item in wanted_submodules(folder)]
     return tuple(steps)
 
@@ -368,17 +345,15 @@ def install_step(plan: Plan) -> Step:
 def next_steps(outcome: InstallOutcome, facts: Facts) -> tuple[Step, ...]:
     """Return what to run next, and what undoes it: training where kernels were verified on the GPU, else their verification,
     where there is a reference for one of them; () where nothing was changed."""
-    python = outcome.plan.python
-    undo = revert_step(outcome.entry, python, "Undo with")
+    named = ("--python", outcome.plan.python)
+    undo = revert_step(outcome.entry, outcome.plan.python, "Undo with")
     if not outcome.items:  # what is installed was edited
         return (undo,)
     if all(item.up_to_date for item in outcome.items):
         return ()
     if not any(has_reference(item.subject) for item in outcome.items):
-        look = run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment")
-        return look, undo
+        return run("splatfix", "diagnose", *named, text="Next: look at the whole environment"), undo
     rungs = [rung for item in outcome.items for rung in item.proof]
     if any(rung.name is RungName.COMPUTES and rung.reached for rung in rungs):
-        return *training_steps(facts, "--python", python), undo
-    check = run("splatfix", "certify", "--level", "2", "--python", python, text="Next: check accuracy")
-    return check, undo
+        return *training_steps(facts, *named), undo
+    return run("splatfix", "certify", "--level", "2", *named, text="Next: check accuracy"), undo

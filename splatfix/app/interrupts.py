@@ -28,28 +28,22 @@ def environment_state(prefix: Path, python: str) -> Callable[[], str]:
     def describe() -> str:
         entries = journal.entries()
         mine = [item for item in entries if before.get(item.id) is not item.status]
-        half_done = (EntryStatus.RUNNING, EntryStatus.REVERTING)
-        text, commands = f"nothing was changed in {folder}.", [["install", "--resume"]]
+        status, half_done = mine[-1].status if mine else None, (EntryStatus.RUNNING, EntryStatus.REVERTING)
+        text, commands = f"nothing was changed in {folder}.", list[str]()
         if any(item.changes and item.status in half_done for item in entries):
             text = f"an installation in {folder} is unfinished. Restore the previous state with"
-            commands = [["revert"]]
-        elif not mine:
-            commands = []
-        elif mine[-1].status is EntryStatus.ROLLED_BACK:
-            text = f"{folder} was restored to its previous state. Start again with"
-        elif mine[-1].status is EntryStatus.REVERTED:
-            state = f"{folder} is as it was"
-            left = ", ".join(item.id for item in entries if item.active)
-            if left:
-                state = f"still installed in {folder}: {left}"
-            text, commands = f"the installation was reverted; {state}.", []
-        elif mine[-1].status is EntryStatus.DONE:
+            commands = ["revert"]
+        elif status is EntryStatus.REVERTED:
+            text = f"an installation in {folder} was reverted."
+        elif status is EntryStatus.DONE:
             text = "the installation is complete, but its kernels were not all verified on the GPU. Verify them, or undo it, with"
             number = mine[-1].id.partition("-")[0]
-            commands = [["certify", "--level", "2", "--device", "cuda"], ["revert", number]]
-        else:
-            text += " Start again with"
-        lines = [Command(("splatfix", *words, "--python", python)).shell() for words in commands]
+            commands = ["certify --level 2 --device cuda", f"revert {number}"]
+        elif mine:
+            if status is EntryStatus.ROLLED_BACK:
+                text = f"{folder} was restored to its previous state."
+            text, commands = f"{text} Start again with", ["install --resume"]
+        lines = [Command(("splatfix", *line.split(), "--python", python)).shell() for line in commands]
         return "\n".join([f"Interrupted: {text}", *(f"  $ {line}" for line in lines)])
 
     return describe

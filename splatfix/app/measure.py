@@ -49,9 +49,8 @@ def measured(
         details = "; ".join(check.detail for check in of_item) or "splatfix has no reference for it"
         rung = Rung(RungName.COMPUTES, None, details)
         if met := [check for check in of_item if check.outcome is Outcome.MET]:
-            errors = "; ".join(map(_errors, met))
-            text = f"forward and gradient agree with float64 references on the GPU: {errors}"
-            rung = Rung(RungName.COMPUTES, True, text)
+            agree = "forward and gradient agree with float64 references on the GPU"
+            rung = Rung(RungName.COMPUTES, True, f"{agree}: {'; '.join(map(_errors, met))}")
         proof = tuple(rung if old.name is rung.name else old for old in item.proof)
         items.append(replace(item, proof=proof))
     return replace(outcome, items=tuple(items))

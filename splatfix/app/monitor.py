@@ -3,34 +3,20 @@
 import math
 import os
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
 from rich.console import Console
 
 from splatfix.app.result import Result
 from splatfix.certify.monitor import Summary, watch
-from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
 from splatfix.report.console import err, escape, prose
 from splatfix.report.forms import writes
 
 
-class MonitorDocument(Struct, frozen=True):
-    """What was measured of a command or process."""
-
-    summary: Summary
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of the JSON document, whose envelope has an ``exit_code`` of its own."""
-        content = to_json(self.summary)
-        return {"command_exit_code": content.pop("exit_code"), **content}
-
-
 def monitor(
     arguments: tuple[str, ...], out: Path, *, interval: float, tensorboard: bool, phases: bool, as_json: bool
-) -> Result[MonitorDocument]:
+) -> Result[Summary]:
     """Watch a running process, or a command started here, until it ends.
 
     The summary goes to standard error: standard output belongs to the command.
@@ -47,19 +33,17 @@ def monitor(
     if phases and arguments[0].isdigit():
         raise SplatfixError.of("app.phases-of-a-command")
     summary = watch(arguments, out, interval=interval, tensorboard=tensorboard, phases=phases, quiet=as_json)
+    return Result("monitor", summary, summary.exit_code or 0)
 
-    return Result("monitor", MonitorDocument(summary), summary.exit_code or 0)
 
-
-@writes(MonitorDocument)
-def show(_: Console, document: MonitorDocument) -> None:
+@writes(Summary)
+def show(_: Console, summary: Summary) -> None:
     """Print on standard error what was measured, and why the rest was not: standard output belongs to the command."""
-    summary = document.summary
     headline = f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}"
     if summary.exit_code is not None:
         headline += f", exit code {summary.exit_code}"
-    share = summary.share_above_97_percent
-    measured = (
+    share, costs = summary.share_above_97_percent, summary.phases
+    measured: list[tuple[str, float | None, str]] = [
         ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
         ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
         ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
@@ -67,22 +51,18 @@ def show(_: Console, document: MonitorDocument) -> None:
         ("GPU utilisation", summary.gpu_utilisation_mean, "{:.0f} % on average"),
         ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
         ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
-    )
-    phase_costs: list[tuple[str, str]] = []
-    if costs := summary.phases:
-        seconds = ", ".join(f"{name} {spent:.1f} s" for name, spent in costs.seconds.items())
-        phase_costs.append(("phases", f"{seconds} in {costs.iterations} iterations; {costs.bound}"))
-        for name, size, form in (
+    ]
+    if costs:
+        measured += [(name, spent, "{:.1f} s") for name, spent in costs.seconds.items()]
+        measured += [
+            ("iterations", costs.iterations, "{:.0f}; " + costs.bound),
             ("training peak", costs.training_gb, "{:.2f} GiB"),
             ("evaluation peak", costs.evaluation_gb, "{:.2f} GiB"),
             ("growth", costs.growth_gb, "{:.3f} GiB in 1,000 iterations without new Gaussians"),
-        ):
-            if size is not None:
-                phase_costs.append((name, form.format(size)))
+        ]
     for line in (
         headline,
         *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
-        *(f"  {name:<16} {value}" for name, value in phase_costs),
         *(f"  note: {note}" for note in summary.notes),
         f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
     ):

@@ -16,48 +16,29 @@ from splatfix.model.steps import FetchWheel
 from splatfix.plan import Request
 from splatfix.plan.checkout import read_sources
 from splatfix.wheels.listing import chosen_indexes
-from splatfix.wheels.model import Search
 from splatfix.wheels.search import Finder, is_name, wanted_by_name, wanted_by_source
 from splatfix.wheels.web import Web
 
 
 class Prebuilt(Struct, frozen=True):
-    """What was looked for in the place of builds."""
+    """What was found in the place of builds."""
 
     steps: Mapping[str, FetchWheel] = field(default_factory=dict)
     """By the label of a source, or a name as it was typed, the proven wheel."""
     fetchers: Mapping[str, Callable[[Path], Path]] = field(default_factory=dict)
     """By the requirement of a step, what brings its wheel into a folder and proves it again."""
-    searches: tuple[Search, ...] = ()
-    not_looked: str = ""
-    """Why nothing was looked for; "" where something was."""
-
-    @property
-    def rejected(self) -> tuple[Considered, ...]:
-        rejected = []
-        for search in self.searches:
-            if search.best is None:
-                considered = (*search.unanswered, *search.rejected)
-                asked = ", ".join(search.asked) or "any index"
-                why = few([f"{item.what}: {item.why}" for item in considered], 3, "; ")
-                rejected.append(
-                    Considered(f"a prebuilt wheel of {search.name}", why or f"no wheel in {asked}")
-                )
-        return tuple(rejected)
-
-    @property
-    def problem(self) -> Rejected | None:
-        """``no-wheel``, where one of them has none; None where all have one."""
-        if self.searches and not self.rejected:
-            return None
-        reasons = "; ".join(item.why for item in self.rejected) or self.not_looked
-        exit_code = Exit.UNDETERMINED
-        if any(search.exit_code is Exit.FAILURE for search in self.searches):
-            exit_code = Exit.FAILURE
-        return Rejected.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
+    looked_for: bool = False
+    rejected: tuple[Considered, ...] = ()
+    """Why the others have none."""
+    problem: Rejected | None = None
+    """``no-wheel``, where one of them has none; None where all have one."""
 
 
-NO_WHEELS = Prebuilt(not_looked="nothing was looked for")
+def _not_looked(reason: str) -> Prebuilt:
+    return Prebuilt(problem=Rejected.of("app.no-wheel", exit_code=Exit.UNDETERMINED, reasons=reason))
+
+
+NO_WHEELS = _not_looked("nothing was looked for")
 
 
 def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] = ()) -> Prebuilt:
@@ -80,32 +61,44 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
     chosen = chosen_indexes(request.indexes, maintained=maintained, offline=request.offline)
     torch, interpreter = context.torch, context.interpreter
     if not chosen:
-        return Prebuilt(not_looked="--offline leaves no index, and no folder was named with --index")
+        return _not_looked("--offline leaves no index, and no folder was named with --index")
     if torch is None or torch.cuda is None or interpreter is None:
-        return Prebuilt(not_looked="a wheel must fit torch, and no CUDA build of torch is in the environment")
+        return _not_looked("a wheel must fit torch, and no CUDA build of torch is in the environment")
     if context.no_target:
-        return Prebuilt(not_looked="no GPU is here that a wheel could be for: name one with --target")
+        return _not_looked("no GPU is here that a wheel could be for: name one with --target")
     read = read_sources((text for text in request.sources if text not in names), context.facts)
     if not isinstance(read, Rejected):  # the plan says what is wrong with them
         sources = read.built_from.items()
         wanted |= {name: wanted_by_source(source) for name, source in sources if source.needs_cuda}
+    if not wanted:
+        return NO_WHEELS
     web = Web((*indexes, *(index.address for index in chosen)))
-    searches, steps, fetchers = [], {}, {}
+    steps, fetchers, rejected, exit_code = {}, {}, list[Considered](), Exit.UNDETERMINED
     for label, item in wanted.items():
         finder = Finder(item, context, torch, web)
         search = finder.find(chosen)
-        searches.append(search)
-        if search.best:
-            requirement = without_credentials(search.best.link.requirement)  # a link may be signed
-            fetchers[requirement] = partial(finder.fetch, search.best)
-            steps[label] = FetchWheel(
-                subject=search.name,
-                version=search.best.link.wheel.split("-")[1],
-                requirement=requirement,
-                targets=context.archs,
-                origin=search.best.link.index,
-            )
-    return Prebuilt(steps, fetchers, tuple(searches))
+        if search.exit_code is Exit.FAILURE:
+            exit_code = Exit.FAILURE
+        if search.best is None:
+            considered = (*search.unanswered, *search.rejected)
+            why = few([f"{item.what}: {item.why}" for item in considered], 3, "; ")
+            why = why or f"no wheel in {', '.join(search.asked) or 'any index'}"
+            rejected.append(Considered(f"a prebuilt wheel of {search.name}", why))
+            continue
+        requirement = without_credentials(search.best.link.requirement)  # a link may be signed
+        fetchers[requirement] = partial(finder.fetch, search.best)
+        steps[label] = FetchWheel(
+            subject=search.name,
+            version=search.best.link.wheel.split("-")[1],
+            requirement=requirement,
+            targets=context.archs,
+            origin=search.best.link.index,
+        )
+    problem = None
+    if rejected:
+        reasons = "; ".join(item.why for item in rejected)
+        problem = Rejected.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
+    return Prebuilt(steps, fetchers, True, tuple(rejected), problem)
 
 
 def is_package(source: str, *, known: bool = False) -> bool:

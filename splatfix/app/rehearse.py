@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,26 +17,25 @@ from splatfix.certify.prerequisites import CERTIFY_NEEDS, gpu_obstacle, packages
 from splatfix.certify.stacks import prepare
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks.checkout.code_shapes import source_patterns
-from splatfix.checks.checkout.faces import order_of, places
+from splatfix.checks.checkout.faces import order_of
 from splatfix.context import Goal, make_context
 from splatfix.context.submodules import module_of
 from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts import gather
-from splatfix.facts.checkout import Reach, all_trainers, as_reached, with_checkout
+from splatfix.facts.checkout import as_reached, with_checkout
 from splatfix.facts.source.copying import copy_source, missed
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.dropins import DROPINS, is_rasterizer
 from splatfix.knowledge.schedules import least_iterations
-from splatfix.model import Checkout, Distribution, ExtensionCall, Facts, RenderCall
-from splatfix.model.option import Native, Replacement
+from splatfix.model import Distribution, Facts
+from splatfix.model.option import Replacement
 from splatfix.plan.checkout import incomplete
 from splatfix.plan.dropins import replacement_for, served_host
 from splatfix.plan.edits import apply
-from splatfix.report import dry_run as report
-from splatfix.report.dry_run import BesideThePoint, DryRun, ServedModule
+from splatfix.report.dry_run import DryRun
 
 
 class Trainer(Struct, frozen=True, kw_only=True):
@@ -46,18 +45,14 @@ class Trainer(Struct, frozen=True, kw_only=True):
     """Before anything is copied or made."""
     facts: Facts
     """Of the machine, with all of the checkout."""
-    reach: Reach
     hosts: Mapping[str, Distribution]
     """The packages that drop-ins are a part of, by the names of these."""
     obstacle: Rejected | None
     """Why it cannot be run here."""
 
 
-def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
+def read_trainer(request: RehearseRequest) -> Trainer:
     """Choose the script that is run, and read what it reaches and what it needs.
-
-    Args:
-        typed: other options, for the commands that name a script.
 
     Raises:
         SplatfixError: ``not-a-folder``, ``not-a-checkout``, ``no-such-script``, ``which-script``, ``no-trainer``, ``wrong-face``
@@ -71,7 +66,7 @@ def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
     whole = facts.checkout.value
     if whole is None:
         raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)
-    script = prepare.choose_script(request, whole, *typed)
+    script = prepare.choose_script(request, whole)
     patterns = [pattern for pattern in source_patterns() if isinstance(pattern, NamePattern)]
     checkout, reach = as_reached(whole, prepare.scripts_of(whole, script), patterns)
     context = make_context(replace(facts, checkout=replace(facts.checkout, value=checkout)), Goal())
@@ -89,6 +84,15 @@ def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
 
     # why it cannot be run here
     obstacle = packages_obstacle(facts, python, CERTIFY_NEEDS) or gpu_obstacle(device, facts)
+    if device == "cpu" and replacement.useless:
+        unread = any(item.undetermined for item in replacement.native)
+        obstacle = Rejected.of(
+            "app.nothing-replaces-it",
+            exit_code=Exit.UNDETERMINED if unread else Exit.FAILURE,
+            script=script,
+            refused=replacement.refused,
+            folder=request.checkout,
+        )
     if obstacle is None and request.scene and not request.scene.is_dir():
         obstacle = Rejected.of("app.no-scene", scene=request.scene)
     hosts: dict[str, Distribution] = {}
@@ -119,7 +123,7 @@ def read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
     empty = [item for item in checkout.submodules if item.empty]
     if paths := [item.path for item in empty if module_of(item, checkout) in subject.placeholders]:
         raise incomplete(checkout.folder, folder, paths).error()
-    return Trainer(subject=subject, facts=facts, reach=reach, hosts=hosts, obstacle=obstacle)
+    return Trainer(subject=subject, facts=facts, hosts=hosts, obstacle=obstacle)
 
 
 def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject, Facts]:
@@ -132,18 +136,9 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
         SplatfixError: wrong options (exit code 2), missing prerequisites (3), or ``nothing-replaces-it`` (1).
     """
     trainer = read_trainer(request)
-    subject, replacement = trainer.subject, trainer.subject.replacement
     if trainer.obstacle:
         raise trainer.obstacle.error()
-    if subject.rehearsed and replacement.useless:
-        raise SplatfixError.of(
-            "app.nothing-replaces-it",
-            exit_code=_exit_code_of(replacement.native),
-            script=subject.script,
-            refused=replacement.refused,
-            folder=request.checkout,
-        )
-    subject = _with_mended_copy(subject, folder)
+    subject = _with_mended_copy(trainer.subject, folder)
     subject = replace(subject, work=folder / "work")
     _copy(subject.source, subject.work)
     subject = prepare.with_scene(subject, folder)
@@ -156,7 +151,7 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
     for name, host in trainer.hosts.items():
         without_kernels = shutil.ignore_patterns("*.so", "*.pyd", "csrc", "__pycache__")
         shutil.copytree(Path(host.location, name), packages / name, ignore=without_kernels)
-    for item in replacement.dropins:
+    for item in subject.replacement.dropins:
         with zipfile.ZipFile(make_dropin_wheel(item, __version__, folder / "wheels")) as wheel:
             wheel.extractall(packages)  # our own wheel, made a moment ago
     threads, because = prepare.threads_for(trainer.facts)
@@ -196,79 +191,26 @@ def _copy(source: Path, destination: Path) -> None:
         show_message(f"Not copied for the run: {text}.")
 
 
-def _exit_code_of(refused: Sequence[Native]) -> Exit:
-    if not refused:
-        return Exit.OK
-    if any(item.undetermined for item in refused):
-        return Exit.UNDETERMINED
-    return Exit.FAILURE
-
-
-def dry_run(request: RehearseRequest, *, why: bool) -> Result[DryRun]:
+def dry_run(request: RehearseRequest) -> Result[DryRun]:
     """Say what a rehearsal would run on, from text alone; nothing is run, written or imported. What the run would refuse is
     refused too.
-
-    Raises:
-        SplatfixError: as :func:`read_trainer`.
     """
-    trainer = read_trainer(request, "--dry-run")
-    subject, checkout, replacement = trainer.subject, trainer.subject.checkout, trainer.subject.replacement
-    called = {call.module for call in checkout.calls}
-    refused = tuple(
-        item
-        for item in replacement.native
-        if item.module in called or is_rasterizer(item.module) or not replacement.dropins
-    )
-    called |= {item.module for item in replacement.dropins if item.module in checkout.imports}
-    draws = replacement.renderer or any(is_rasterizer(item.module) for item in replacement.dropins)
-    if not refused and not (called and draws):
-        refused = (Native("its rasterizer", "no call of one could be read", undetermined=True),)
-    exit_code = _exit_code_of(refused)
-    problem = trainer.obstacle
-    if problem is None and subject.mends and not refused:
+    trainer = read_trainer(request)
+    subject, problem = trainer.subject, trainer.obstacle
+    if problem is None and subject.mends:
         problems = " ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in subject.mends)
         steps = tuple(dict.fromkeys(step for mend in subject.mends for step in mend.remedy))
         problem = Rejected.of("app.not-as-it-is", todo=steps, problems=problems)
-    error = None
+    exit_code, error = Exit.OK, None
     if problem:
-        error, exit_code = problem.error(), exit_code or problem.exit_code
-    # extensions that draw nothing: whether they can be had here is not for a rehearsal to say
-    needs = [item.module for item in replacement.native if item not in refused]
-    missing = (*subject.placeholders, *subject.standins)
-    scripts = prepare.scripts_of(checkout, subject.script)
-    result = DryRun(
-        checkout=checkout.folder,
-        stack=prepare.recognised_stack(trainer.facts.checkout.value or checkout)[1],
+        exit_code, error = problem.exit_code, problem.error()
+    elif subject.rehearsed and not any(is_rasterizer(item.module) for item in subject.replacement.dropins):
+        exit_code = Exit.UNDETERMINED  # no call of one could be read
+    document = DryRun(
+        would_run=None if exit_code == Exit.UNDETERMINED else exit_code == Exit.OK,
+        stack=subject.name,
         script=subject.script,
-        scripts=scripts,
-        reached_by=trainer.reach.everything,
-        dropins=_served(replacement, checkout),
-        refused=refused,
-        also_needed=tuple(dict.fromkeys((*needs, *(name for name in missing if name not in report.WITHOUT)))),
-        other_scripts=tuple(name for name in all_trainers(request.checkout) if name not in scripts),
-        beside_the_point=tuple(
-            BesideThePoint(name, report.WITHOUT[name]) for name in missing if name in report.WITHOUT
-        ),
-        would_run=None if exit_code == Exit.UNDETERMINED and error is None else exit_code == Exit.OK,
+        replacement=subject.replacement,
+        missing=subject.placeholders,
     )
-    return Result("certify dry-run", result, exit_code, error, verbose=why)
-
-
-def _served(replacement: Replacement, checkout: Checkout) -> tuple[ServedModule, ...]:
-    """Return the drop-ins, with what was read of the face of each."""
-    empty = {item.path.rpartition("/")[2].replace("-", "_") for item in checkout.submodules if item.empty}
-    calls: tuple[RenderCall | ExtensionCall, ...] = (*checkout.calls, *checkout.extension_calls)
-    served = []
-    for item in replacement.dropins:
-        returns, assumed, read = "", "", tuple[tuple[str, str], ...]()
-        if item.declared:
-            returns, assumed, read = item.declared.words, item.declared.assumed, item.declared.read
-        elif item.serves:
-            read = (("its face", f"the table's {item.serves[0]}"),)
-        called = [call for call in calls if item.module in (call.module, call.module.partition(".")[0])]
-        if called and not any(places(called) in location for _, location in read):
-            read = (*read, ("called", places(called)))
-        if item.module in empty:
-            read = (*read, ("its submodule", "is empty: judged by its calls and its address"))
-        served.append(ServedModule(item.module, item.name, returns, read, assumed))
-    return tuple(served)
+    return Result("certify dry-run", document, exit_code, error)

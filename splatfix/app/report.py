@@ -46,12 +46,8 @@ class Shown(Result[StoredDocument], frozen=True):
         return self.content.certificate
 
 
-def show(path: Path, *, verbose: bool = False) -> Shown:
-    """Show a certificate in every form that ``certify`` gives, and as the page of the report folder (``html``).
-
-    Raises:
-        SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
-    """
+def show(path: Path) -> Shown:
+    """Show a certificate in every form that ``certify`` gives, and as the page of the report folder (``html``)."""
     stored = require(read_stored(path, with_facts=True))
     facts, page = stored.facts, str(stored.path.with_suffix(".html"))
     if not Path(page).is_file():
@@ -65,12 +61,12 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         sha256=stored.sha256,
         options=stored.options,
         matrix=binary_matrix(make_context(facts)),
-        next_steps=tuple(filter(None, (next_step(stored.certificate, stored.python),))),
+        next_steps=tuple(filter(None, (next_step(stored.certificate),))),
         file=str(stored.path),
         issued_by=stored.document["splatfix_version"],
         stored={name: value for name, value in stored.document.items() if name not in ENVELOPE},
     )
-    return Shown("report show", document, verbose=verbose)
+    return Shown("report show", document)
 
 
 def diff(a: Path, b: Path) -> Result[Difference]:
@@ -114,9 +110,7 @@ def merge(
     for file in _files(paths, unreadable):
         stored = read_stored(Path(file))
         if isinstance(stored, Rejected):
-            # the file is named beside it
-            what = re.sub(rf"(?<!\S){re.escape(file)}(?=[\s:])", "it", stored.error().what)
-            unreadable.append(Unread(file, what))
+            unreadable.append(Unread(file, stored.error().what))
             continue
         target = f"{file.removesuffix('.json')}.html"
         if not Path(target).is_file():

@@ -37,21 +37,16 @@ class Result(Struct, Generic[T], frozen=True):
     exit_code: int = Exit.OK
     error: SplatfixError | None = None
     """A problem that ended the command although it has something to show."""
-    verbose: bool = False
-    """``-v``: the text leaves nothing out."""
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document that ``--json`` prints."""
         return envelope(self.command, self.exit_code, to_json(self.content), self.error)
 
-    def show(self, console: Console) -> None:
-        """Write the text for people."""
+    def show(self, console: Console, **options: bool) -> None:
+        """Write the text for people; ``verbose``, where the command has ``-v``, leaves nothing out."""
         write = writer_of(self.content, "text")
         assert write is not None, "every document has a text"
-        if self.verbose:
-            write(console, self.content, verbose=True)
-        else:  # most commands have no -v
-            write(console, self.content)
+        write(console, self.content, **options)
 
     def form(self, name: str) -> str:
         """Return it as ``markdown``, ``html`` or ``github``."""
@@ -83,14 +78,15 @@ class Result(Struct, Generic[T], frozen=True):
         return console
 
 
-def deliver(result: Result[Any], *, as_json: bool, form: str = "text") -> int:
-    """Write a result to standard output, as JSON or in one of its forms; return the exit code of the process."""
+def deliver(result: Result[Any], *, as_json: bool, form: str = "text", **options: bool) -> int:
+    """Write a result to standard output, as JSON or in one of its forms (the text with its ``options``); return the exit code of
+    the process."""
     if as_json:
         _write(dumps(result.document()))
     elif form != "text":
         _write(result.form(form))
     else:
-        result.show(consoles.out())
+        result.show(consoles.out(), **options)
         if result.error is not None:
             consoles.show_error(result.error)
     return int(result.exit_code)

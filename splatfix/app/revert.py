@@ -3,8 +3,7 @@
 from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.result import Result, target_python
 from splatfix.core.step import Step, run
-from splatfix.core.words import counted
-from splatfix.install import Journal, RevertOutcome, WheelCache, revert_all
+from splatfix.install import Journal, RevertOutcome, revert_all
 from splatfix.install import revert as revert_one
 from splatfix.install.environment import open_environment
 from splatfix.report.console import err
@@ -37,9 +36,7 @@ def revert(
     with on_interrupt(environment_state(environment.prefix, interpreter)):
         outcomes: tuple[RevertOutcome, ...]
         if everything:
-            title = "Undone"
-            if dry_run:
-                title = "Would be undone"
+            title = "Would be undone" if dry_run else "Undone"
             # where one cannot be undone, those before it were told
             with one_line(err(), title) as tell:
                 outcomes = revert_all(interpreter, dry_run=dry_run, each=lambda done: tell(done.entry))
@@ -49,8 +46,6 @@ def revert(
     if dry_run and outcomes:
         which = "--all" if everything else outcomes[0].entry
         steps = (revert_step(which, interpreter, "Nothing was changed: this is a dry run. Revert with"),)
-    elif outcomes and not any(one.active for one in Journal(environment.state_folder).entries()):
-        steps = _left()
     document = RevertDocument(environment=python or interpreter, outcomes=outcomes, next_steps=steps)
     return Result("revert", document)
 
@@ -59,15 +54,3 @@ def revert_step(entry: str, python: str, text: str) -> Step:
     """Return the command that undoes a journal entry: its number is enough, the id's date and name are for people."""
     which = entry.partition("-")[0] or entry  # or --all
     return run("splatfix", "revert", which, "--python", python, text=text)
-
-
-def _left() -> tuple[Step, ...]:
-    """Say what stays outside of an environment in which nothing of splatfix is left; () where there is none of it."""
-    # who removes splatfix wants his disk back, and would not guess where a gigabyte of wheels lies
-    cache = WheelCache()
-    wheels = cache.entries()
-    if not wheels:
-        return ()
-    amount = f"{counted(len(wheels), 'built wheel')}, {sum(item.size for item in wheels) / 2**20:.1f} MiB"
-    text = f"Kept in {cache.folder}, so that installing again takes seconds: {amount}. Remove with"
-    return (run("splatfix", "cache", "clear", text=text),)

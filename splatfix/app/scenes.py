@@ -84,11 +84,7 @@ def check_scenes(
 
 
 def fix(request: FixRequest) -> Result[FixedSceneDocument]:
-    """Write a mended copy of a scene, and check that.
-
-    Raises:
-        SplatfixError: as :func:`splatfix.scenes.fix.fix_scene` says.
-    """
+    """Write a mended copy of a scene, and check that."""
     with one_line(err(), "copying") as progress:
         fixed = fix_scene(request, progress)
     checked = judge(read_scene(Path(fixed.folder)))

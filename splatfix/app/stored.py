@@ -1,7 +1,6 @@
 """A certificate that was written earlier, here or elsewhere, read back as it was."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -34,20 +33,10 @@ class Stored(Struct, frozen=True):
     facts: Facts | None
     """None where they were not asked for: they are the largest part."""
 
-    @property
-    def python(self) -> str | None:
-        """The environment that was certified."""
-        argv = self.certificate.repeat.argv
-        if "--python" not in argv[:-1]:
-            return None
-        return argv[argv.index("--python") + 1]
-
 
 def read_stored(path: Path, *, with_facts: bool = False) -> Stored | Rejected:
     """Read a certificate.json, or the one in a report folder; rejected with exit code 2."""
     file = path / NAME if path.is_dir() else path
-    if file != path and not os.path.lexists(file):
-        return Rejected.of("app.no-certificate", name=NAME, folder=path)
     content = read_bytes(file)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"

@@ -20,7 +20,15 @@ from splatfix.core.files import write_text
 from splatfix.core.reading import is_folder
 from splatfix.facts.scene.reader import scenes_below
 from splatfix.knowledge.scene_readers import scene_readers
-from splatfix.knowledge.vram import card_memory, families, known_names, near_cards, settings_of, stack_memory
+from splatfix.knowledge.vram import (
+    StackMemory,
+    card_memory,
+    families,
+    known_names,
+    near_cards,
+    settings_of,
+    stack_memory,
+)
 from splatfix.report.vram import budget_page
 
 _EXITS: Mapping[Verdict, Exit] = {
@@ -50,7 +58,6 @@ class VramRequest(Struct, frozen=True):
     calibrate: bool = False
     python: str | None = None
     html: Path | None = None
-    verbose: bool = False
 
 
 def foretell(request: VramRequest) -> Result[Budget]:
@@ -67,26 +74,21 @@ def foretell(request: VramRequest) -> Result[Budget]:
         raise SplatfixError.of("app.unknown-stack", name=request.stack, known=tuple(known_names()))
     if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
         raise SplatfixError.of("app.no-budget", stack=stack.key)
-    request = replace(request, stack=stack.key)
-    if stack.key == "mcmc":
-        request = replace(request, strategy="mcmc")
-    scene, scenes = None, 0
+    folder, scene, scenes = None, None, 0
     if request.scene is not None:
         folder, scene, scenes = _largest_scene(request.scene)
-        request = replace(request, scene=folder)
-    need = _need(request, scene)
+    need = _need(request, stack, scene)
     card = _card(request, on_cpu=stack.family == "smoke")
     note = ""
     if request.calibrate:
-        need, note = calibrated(need, request.scene, request.python)
+        need, note = calibrated(need, folder, request.python)
     expected = gaussians_expected(need, request.budget, request.iterations)
     if note and need.gaussians.high and not (request.gaussians or request.budget):
         expected = Expected(need.gaussians.low, need.gaussians.high, (), note, "short runs on this machine")
     if expected is not None and not need.gaussians.high:
         need = replace(need, gaussians=span_of(expected))
     phases: Mapping[str, Phase | None] = dict.fromkeys(("loading", "training", "evaluation"))
-    hosts = phases
-    minutes = None
+    hosts, minutes = phases, None
     if need.gaussians.high:
         phases, hosts = card_phases(need), host_phases(need)
         minutes = minutes_expected(need, request.iterations)
@@ -97,7 +99,7 @@ def foretell(request: VramRequest) -> Result[Budget]:
         card=card,
         limit_bytes=limit,
         need=need,
-        scene=str(request.scene or ""),
+        scene=str(folder or ""),
         scenes=scenes,
         verdict=verdict,
         **phases,
@@ -111,7 +113,7 @@ def foretell(request: VramRequest) -> Result[Budget]:
     )
     if request.html is not None:
         write_text(request.html, budget_page(budget))
-    return Result("vram", budget, _EXITS[verdict], verbose=request.verbose)
+    return Result("vram", budget, _EXITS[verdict])
 
 
 def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
@@ -139,7 +141,7 @@ def _largest_scene(folder: Path) -> tuple[Path, SceneSize, int]:
     return largest, sizes[largest], len(sizes)
 
 
-def _need(request: VramRequest, scene: SceneSize | None) -> Need:
+def _need(request: VramRequest, stack: StackMemory, scene: SceneSize | None) -> Need:
     """Return the numbers of the training: those that were given before those of the folder."""
     photos, size, points = request.photos, request.size, request.points or 0
     source_pixels, channels, in_view, size_option = 0, 3, IN_VIEW, ""
@@ -147,14 +149,14 @@ def _need(request: VramRequest, scene: SceneSize | None) -> Need:
         photos, points, channels = photos or scene.photos, points or scene.points, scene.channels
         source_pixels = scene.width * scene.height
         if size is None:
-            size, size_option = _trained_size(request.stack, scene)
+            size, size_option = _trained_size(stack, scene)
         if scene.in_view is not None:
             in_view = Span(0.8 * scene.in_view, scene.in_view, 1.0)
     if photos is None or size is None:
         raise SplatfixError.of("app.no-scene-given")
     count = float(request.budget or request.gaussians or 0)
-    need = Need(
-        stack=request.stack,
+    return Need(
+        stack=stack.key,
         photos=photos,
         width=size[0],
         height=size[1],
@@ -165,22 +167,19 @@ def _need(request: VramRequest, scene: SceneSize | None) -> Need:
         channels=channels,
         sh_degree=request.sh_degree,
         photos_on_cpu=request.photos_on_cpu,
-        strategy=request.strategy,
+        strategy="mcmc" if stack.key == "mcmc" else request.strategy,
         autograd=request.autograd,
         in_view=in_view,
+        lpips="vgg" if request.autograd else None,
     )
-    if request.autograd:
-        need = replace(need, lpips="vgg")
-    return need
 
 
-def _trained_size(stack_key: str, scene: SceneSize) -> tuple[tuple[int, int], str]:
+def _trained_size(stack: StackMemory, scene: SceneSize) -> tuple[tuple[int, int], str]:
     """The size to which a stack reduces photos by itself, and its option where only that makes it take them.
 
     The smoke trainer takes the smallest copies, gsplat's those of one size, or the photos if told so.
     """
-    stack = stack_memory(stack_key)
-    if stack is None or not stack.family:
+    if not stack.family:
         return (scene.width, scene.height), ""
     family, reader = families()[stack.family], scene_readers().get(stack.key)
     divisor, option = 1.0, ""

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from splatfix.certify.phase_costs import PhaseCosts, costs_of, observed_environment
 from splatfix.core.codec import to_json
@@ -47,12 +47,13 @@ Sample: TypeAlias = dict[str, float | None]
 
 
 class Summary(Struct, frozen=True):
-    """The whole watch. ``exit_code`` is the command's, or None for a process that was started elsewhere."""
+    """The whole watch."""
 
     target: str
     seconds: float
     samples: int
-    exit_code: int | None
+    exit_code: int | None = field(name="command_exit_code")
+    """The command's; None for a process that was started elsewhere."""
     vram_peak_gb: float | None
     vram_settled_gb: float | None
     vram_creep_gb: float | None

@@ -17,7 +17,6 @@ class TrainingRequest(Struct, frozen=True, kw_only=True):
     resolution: int | None = None
     targets: tuple[Arch, ...] = ()
     """On the CPU: the GPU architectures that installed extensions are judged for."""
-    verbose: bool = False
 
 
 class CertifyRequest(TrainingRequest, frozen=True, kw_only=True):

@@ -2,12 +2,12 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import typer
 
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import examples, finish, folder_to_write, option
+from splatfix.cli.options import examples, finish, folder_to_write, option, request_of
 from splatfix.core.errors import SplatfixError
 
 scenes_app = typer.Typer(
@@ -52,51 +52,19 @@ def certify(
     conflicts.refuse(context, {f"--level {level}"})
     if container == "list":
         finish(lanes.list_lanes(), as_json)
+    named: dict[str, Any] = {"targets": options.archs(target)}
     if container is not None:
-        in_lanes = lanes.ContainerRequest(
-            lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),
-            out=out,
-            suite=suite,
-            targets=options.archs(target),
-            repo=repo,
-            extensions=tuple(extension or ()),
-        )
-        finish(lanes.certify_in_container(in_lanes), as_json)
+        lane_names = tuple(dict.fromkeys(name.strip() for name in container.split(",")))
+        named |= {"lanes": lane_names, "extensions": tuple(extension or ())}
+        finish(lanes.certify_in_container(request_of(lanes.ContainerRequest, locals(), **named)), as_json)
     if repo is not None:
-        of_checkout = use_case.RehearseRequest(
-            checkout=repo,
-            scene=Path(scene) if scene else None,
-            script=script,
-            face=face,
-            train_arguments=tuple(train_arguments or ()),
-            python=python,
-            out=out,
-            device=device,
-            iterations=iterations,
-            resolution=resolution,
-            targets=options.archs(target),
-            verbose=verbose,
-        )
+        named |= {"checkout": repo, "scene": Path(scene) if scene else None}
+        of_checkout = request_of(use_case.RehearseRequest, locals(), **named)
         if dry_run:
-            finish(rehearse.dry_run(of_checkout, why=verbose), as_json)
-        finish(use_case.rehearse(of_checkout), as_json, form)
-    request = use_case.CertifyRequest(
-        suite=suite,
-        scene=scene,
-        data=data,
-        level=level,
-        python=python,
-        out=out,
-        device=device,
-        iterations=iterations,
-        resolution=resolution,
-        targets=options.archs(target),
-        renderer=renderer,
-        seed=seed,
-        baseline=baseline,
-        verbose=verbose,
-    )
-    finish(use_case.certify(request), as_json, form)
+            finish(rehearse.dry_run(of_checkout), as_json, verbose=verbose)
+        finish(use_case.rehearse(of_checkout), as_json, form, verbose=verbose)
+    request = request_of(use_case.CertifyRequest, locals(), **named)
+    finish(use_case.certify(request), as_json, form, verbose=verbose)
 
 
 def monitor(

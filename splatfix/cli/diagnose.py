@@ -40,19 +40,8 @@ def diagnose(
         finish(use_case.list_checks(), as_json)
     if code is not None:
         finish(use_case.show_check(code), as_json)
-    request = use_case.DiagnoseRequest(
-        python=python,
-        targets=targets,
-        repo=repo,
-        facts_file=facts_file,
-        save=save,
-        record=record,
-        redact=redact,
-        try_imports=imports,
-        only=tuple(only or ()),
-        skip=tuple(skip or ()),
-    )
-    finish(use_case.diagnose(request, verbose=verbose), as_json, form)
+    request = options.request_of(use_case.DiagnoseRequest, locals(), targets=targets, try_imports=imports)
+    finish(use_case.diagnose(request), as_json, form, verbose=verbose)
 
 
 def inspect(
@@ -65,5 +54,4 @@ def inspect(
     from splatfix.app import inspect as use_case
 
     targets = tuple(arch.sm for arch in options.archs(target))
-    inspected = use_case.inspect_files(paths, targets, verbose=verbose)
-    finish(inspected, as_json)
+    finish(use_case.inspect_files(paths, targets), as_json, verbose=verbose)

@@ -20,13 +20,6 @@ def dockerfile(
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""
     from splatfix.app import dockerfile as use_case
 
-    request = use_case.DockerfileRequest(
-        checkout=str(repo),
-        targets=options.archs_or_auto(target),
-        toolkit=toolkit,
-        torch=torch,
-        jobs=jobs,
-        out=out,
-        force=force,
-    )
+    named = {"checkout": str(repo), "targets": options.archs_or_auto(target)}
+    request = options.request_of(use_case.DockerfileRequest, locals(), **named)
     finish(use_case.make_dockerfile(request), as_json)

@@ -60,46 +60,29 @@ def install(
     from splatfix.app import install as use_case
 
     conflicts.refuse(context)
-    request = use_case.Request(
+    request = options.request_of(
+        use_case.Request,
+        locals(),
         sources=tuple(sources or ()),
         targets=options.archs_or_auto(target),
-        backend=backend,
-        jobs=jobs,
-        cuda_home=cuda_home,
-        in_place=in_place,
-        provide_toolkit=provide_toolkit,
-        force_cuda_mismatch=force_cuda_mismatch,
-        ptx=ptx,
-        indexes=tuple(map(use_case.without_login, index or ())),
         find=not no_find,
-        offline=offline,
-        with_dependencies=with_dependencies,
     )
-    command = use_case.InstallRequest(
+    command = options.request_of(
+        use_case.InstallRequest,
+        locals(),
         install=request,
-        python=python,
-        resume=resume,
-        fetch_submodules=fetch_submodules,
-        keep=tuple(keep or ()),
         use_cache=not no_cache,
-        reinstall=reinstall,
-        why=why,
-        ask_setup=ask_setup,
-        verbose=verbose,
-        as_json=as_json,
         indexes=tuple(index or ()),
     )
     if repair is not None:
         command = replace(command, reinstall=True)
-        finish(use_case.repair(repair, command, partial(confirm_unless, yes), dry_run=dry_run), as_json)
+        repaired = use_case.repair(repair, command, partial(confirm_unless, yes), dry_run=dry_run)
+        finish(repaired, as_json, verbose=verbose)
     if facts_file:
-        finish(use_case.explain_elsewhere(command, facts_file), as_json)
-    # a dry run fetches nothing; its options name what would be fetched first
-    if dry_run and why:
-        finish(use_case.explain(command), as_json)
+        finish(use_case.explain_elsewhere(command, facts_file), as_json, verbose=verbose)
     if dry_run:
-        finish(use_case.plan(command), as_json)
-    finish(use_case.install(command, partial(confirm_unless, yes)), as_json)
+        finish(use_case.plan(command), as_json, verbose=verbose)
+    finish(use_case.install(command, partial(confirm_unless, yes)), as_json, verbose=verbose)
 
 
 def revert(

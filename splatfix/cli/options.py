@@ -4,9 +4,10 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Optional
+from typing import Annotated, Any, Literal, NoReturn, Optional, TypeVar
 
 import typer
+from msgspec import Struct
 
 from splatfix.app.result import Result, deliver, is_terminal
 from splatfix.app.result import archs as archs
@@ -14,6 +15,8 @@ from splatfix.app.result import archs_or_auto as archs_or_auto
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
 from splatfix.core.toml import table_beside
+
+R = TypeVar("R", bound=Struct)
 
 
 @cache
@@ -64,9 +67,24 @@ Verbose = Annotated[bool, option("shared.verbose")]
 Format = Annotated[Literal["text", "markdown", "github"], option("shared.format")]
 
 
-def finish(result: Result[Any], as_json: bool, form: str = "text") -> NoReturn:
-    """Show the result of a use case, and end the command with its exit code."""
-    raise typer.Exit(deliver(result, as_json=as_json, form=form))
+def request_of(kind: type[R], command: Mapping[str, Any], **others: Any) -> R:
+    """Return a request with the options that its fields are called after; what was not given keeps the field's default.
+
+    Args:
+        command: the variables of the command's function.
+        others: the fields that are called otherwise.
+    """
+    given = {}
+    for name in kind.__struct_fields__:
+        value = command.get(name)
+        if value is not None:
+            given[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**(given | others))
+
+
+def finish(result: Result[Any], as_json: bool, form: str = "text", **options: bool) -> NoReturn:
+    """Show the result of a use case, its text with ``verbose`` where the command has that; end the command with its exit code."""
+    raise typer.Exit(deliver(result, as_json=as_json, form=form, **options))
 
 
 def one_form(as_json: bool, form: str) -> None:

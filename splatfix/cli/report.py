@@ -22,7 +22,7 @@ def show(
     from splatfix.app import report as use_case
 
     one_form(as_json, form)
-    finish(use_case.show(file, verbose=verbose), as_json, form)
+    finish(use_case.show(file), as_json, form, verbose=verbose)
 
 
 @report_app.command("diff", epilog=examples("report-diff"))

@@ -46,23 +46,6 @@ def vram(
         if match is None or not all(0 < int(side) <= MOST_SIDE for side in match.groups()):
             raise SplatfixError.of("cli.bad-resolution", text=resolution, most_side=MOST_SIDE)
         size = (int(match[1]), int(match[2]))
-    request = use_case.VramRequest(
-        stack=stack,
-        gpu=gpu,
-        scene=scene,
-        photos=images,
-        size=size,
-        points=points,
-        gaussians=gaussians,
-        budget=budget,
-        sh_degree=sh_degree,
-        strategy=strategy,
-        photos_on_cpu=data_device == "cpu",
-        autograd=autograd,
-        iterations=iterations,
-        calibrate=calibrate,
-        python=python,
-        html=html,
-        verbose=verbose,
-    )
-    finish(use_case.foretell(request), as_json)
+    named = {"photos": images, "size": size, "photos_on_cpu": data_device == "cpu"}
+    request = options.request_of(use_case.VramRequest, locals(), **named)
+    finish(use_case.foretell(request), as_json, verbose=verbose)

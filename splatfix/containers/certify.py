@@ -12,13 +12,13 @@ from splatfix.certify.host import Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers.engine import connect, require_gpu
 from splatfix.containers.image import CHECKOUT, OWN, ImageRecipe, build_image
-from splatfix.containers.lanes import GpuNeed, Lane, ToolkitFrom
 from splatfix.containers.packages import pip_settings
 from splatfix.containers.run import REPORT_FOLDER, ContainerJob, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import Runner
 from splatfix.core.step import Command, run, say, target_options, value_options
+from splatfix.knowledge.lanes import GpuNeed, Lane, ToolkitFrom
 
 
 def certify_in_container(
@@ -88,13 +88,7 @@ def certify_in_container(
         "lane": lane.name,
         "image": {"tag": image.tag, "id": image.id, "reused": image.reused},
         "base_image": {"name": image.base_image, "id": image.base_id},
-        "engine": {
-            "kind": engine.kind,
-            "version": engine.version,
-            "arch": engine.arch,
-            "rootless": engine.rootless,
-            "limits": engine.limits,
-        },
+        "engine": {name: getattr(engine, name) for name in ("kind", "version", "arch", "rootless", "limits")},
         "packages": outcome.packages.decode().splitlines(),
         "built": json.loads(outcome.built) if outcome.built else None,
         "no_gpu": no_gpu,

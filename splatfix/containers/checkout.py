@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.containers.image import CHECKOUT
-from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.context.torch_wheels import builds_for_all
 from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import say
@@ -16,6 +15,7 @@ from splatfix.core.versions import dotted, release
 from splatfix.knowledge import AUTO, Arch, RequestedTarget
 from splatfix.knowledge.archs import arch_info, toolkit_supports
 from splatfix.knowledge.images import SystemImage, system_image, toolkit_image
+from splatfix.knowledge.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, index_url, wheel_obstacle
 from splatfix.model import Checkout, Considered, EnvironmentFacts, Facts, MachineFacts
 from splatfix.model.steps import Reason

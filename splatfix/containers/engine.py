@@ -10,12 +10,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from splatfix.containers.lanes import GpuNeed, load_lanes
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run
 from splatfix.core.versions import release
 from splatfix.explain import explain_gpu_refusal
-from splatfix.facts import gather
+from splatfix.knowledge.lanes import GpuNeed, load_lanes
 
 _SYSTEM_SOCKET = "/var/run/docker.sock"
 _CONNECT_TIMEOUT_S = 15
@@ -28,7 +27,6 @@ lablup/backend.ai#13820 (4.9.3 starts the container without any)."""
 
 _GPU_PROBE = "splatfix-gpu-probe"
 _EMPTY_TAR = tarfile.TarInfo("empty").tobuf() + bytes(1024)
-_TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 
 class Endpoint(Struct, frozen=True):
@@ -209,25 +207,20 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
     known = explain_gpu_refusal(message)
     if known is None:
         return None
-    meaning, todo = known.meaning, known.steps
     headline = f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}"
-    if known.key == "docker-gpu-unusable":
-        headline = f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}"
-    elif host.startswith("unix://"):
-        machine = gather("").machine
-        # what could not be asked counts as there
-        gpus, files = machine.gpus.value, machine.device_files.value
-        none = gpus is not None and not any(gpu.vendor == "nvidia" for gpu in gpus)
-        if none and files == () and machine.driver.value is None and not machine.wsl:
-            meaning = "This machine has no NVIDIA GPU: none on the PCI bus, and no driver."
-            anywhere = [
-                run("splatfix", "certify", "--container", lane.name, text=f"Without a GPU: lane {lane.name}")
-                for lane in load_lanes().values()
-                if lane.gpu is not GpuNeed.REQUIRED and not lane.repository
-            ]
-            toolkit = f"With one, install its driver and the NVIDIA Container Toolkit: {_TOOLKIT_GUIDE}"
-            todo = (*anywhere, say(toolkit))
-    return SplatfixError(known.key, headline, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED)
+    without = [
+        run(
+            "splatfix",
+            "certify",
+            "--container",
+            lane.name,
+            text=f"Without an NVIDIA GPU there: lane {lane.name}",
+        )
+        for lane in load_lanes().values()
+        if lane.gpu is not GpuNeed.REQUIRED and not lane.repository
+    ]
+    todo = (*known.steps, *without)
+    return SplatfixError(known.key, headline, meaning=known.meaning, todo=todo, exit_code=Exit.UNDETERMINED)
 
 
 def require_gpu(engine: Engine) -> None:

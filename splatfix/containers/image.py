@@ -18,7 +18,6 @@ from msgspec import Struct, field
 import splatfix
 from splatfix.containers.building import follow_build
 from splatfix.containers.engine import Engine, engine_errors, sdk
-from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.packages import PipSettings, constraints, requirements, wheels_of_torch
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
@@ -27,6 +26,7 @@ from splatfix.core.redact import without_credentials
 from splatfix.core.resources import KERNELS, SMOKE_TRAINER, bundled
 from splatfix.core.step import target_options
 from splatfix.facts.source.copying import SourceFiles, missed
+from splatfix.knowledge.lanes import Lane, ToolkitFrom
 
 LANE_LABEL = "org.splatfix.lane"
 """On every image and container of splatfix, to find and remove them by."""

@@ -13,14 +13,14 @@ from urllib.request import url2pathname
 
 from msgspec import Struct
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
-from splatfix.containers.lanes import Lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_named
 from splatfix.core.redact import HIDDEN
 from splatfix.core.resources import bundled
 from splatfix.core.runner import Runner
+from splatfix.knowledge.lanes import Lane
 
 _SETTINGS = {
     name: f"PIP_{name.replace('-', '_').upper()}"
@@ -84,16 +84,10 @@ def pip_settings(runner: Runner) -> PipSettings:
 
 def wheels_of_torch(lane: Lane, settings: PipSettings) -> tuple[Path, ...]:
     """Return the wheels of the lane's torch in this machine's own folders: they travel with the build."""
-    torch, interpreter = Requirement(lane.torch), "cp" + lane.python.replace(".", "")
-    wheels = {}
-    for path in sorted(path for folder in settings.folders for path in folder.glob("torch-*.whl")):
-        try:
-            name, version, _, tags = parse_wheel_filename(path.name)
-        except ValueError:
-            continue
-        fits = any(tag.interpreter == interpreter and "linux" in tag.platform for tag in tags)
-        if name == torch.name and torch.specifier.contains(version) and fits:
-            wheels[path.name] = path
+    version, interpreter = lane.torch.partition("==")[2], lane.python.replace(".", "")
+    # 2.11.0 is 2.11.0+cu130 too
+    pattern = f"torch-{version}*-cp{interpreter}-*linux*.whl"
+    wheels = {path.name: path for folder in settings.folders for path in sorted(folder.glob(pattern))}
     return tuple(wheels.values())
 
 

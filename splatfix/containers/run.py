@@ -1,13 +1,12 @@
 """Runs a command in a container of a lane's image, copies its report folder, and removes the container in any case."""
 
-import os
-import platform
 import tarfile
 import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,16 +15,14 @@ from msgspec import Struct, field
 
 from splatfix.containers.engine import Engine, device_requests, engine_errors, explain_gpu_failure, sdk
 from splatfix.containers.image import BUILT, LANE_LABEL, PACKAGES
-from splatfix.containers.lanes import Lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.output import OutputLog, lines
 from splatfix.core.redact import without_credentials_in
+from splatfix.knowledge.lanes import Lane
 
 REPORT_FOLDER = "/report"
 """Where the command writes its report: a volume, because the root of the container is read-only."""
-OWNER_LABEL = "org.splatfix.owner"
-"""On a container: the process that made it, so that what a killed one left can be told."""
 
 _GRACE_S = 20
 """For the command to write what it has, once it was told to end."""
@@ -156,7 +153,7 @@ def _container(engine: Engine, job: ContainerJob) -> Iterator[Any]:
             mounts=[volume(REPORT_FOLDER), volume("/scratch")],
             tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},  # nosec B108
             healthcheck={"test": ["NONE"]},  # it would run beside what is measured
-            labels={LANE_LABEL: job.lane.name, OWNER_LABEL: owner()},
+            labels={LANE_LABEL: job.lane.name},
             **options,
         )
     try:
@@ -198,42 +195,17 @@ def unpack_report(tar: tarfile.TarFile, out: Path) -> None:
             write_bytes(out.joinpath(*parts), iter(partial(file.read, 1 << 20), b""))
 
 
-def owner() -> str:
-    """Name this process for a label: machine, its processes' namespace (a container has its own), its start, number."""
-    host, namespace, boot = platform.node(), "", ""
-    with suppress(OSError):
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{host}/{namespace}/{boot}/{os.getpid()}"
+def sweep(engine: Engine, older_s: float = 86_400) -> int:
+    """Remove the containers that killed runs left, with their volumes; returns how many. Never fails.
 
-
-def is_dead(label: str) -> bool:
-    """Tell whether the process that :func:`owner` named ran here and is gone; unknown is alive."""
-    own, other = owner().split("/"), label.split("/")
-    if os.name != "posix" or len(other) != len(own) or other[:2] != own[:2]:
-        return False
-    if other[2] != own[2]:
-        return True
-    try:
-        os.kill(int(other[3]), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError, ValueError):  # the first: another user's
-        pass
-    return False
-
-
-def sweep(engine: Engine) -> int:
-    """Remove the containers whose splatfix was killed, whatever runs in them, with their volumes; returns how many. Never fails.
-
-    An engine serves several machines, so those of another one, or of another container, stay.
+    ``timeout`` has ended what ran in them. The report of a younger one may be being copied, by whoever uses this engine too.
     """
     errors, swept = sdk().errors, 0
+    latest = (datetime.now(timezone.utc) - timedelta(seconds=older_s)).isoformat()
     with suppress(errors.DockerException, OSError):
-        for container in engine.client.containers.list(
-            all=True, filters={"label": OWNER_LABEL}, ignore_removed=True
-        ):
-            if is_dead(container.labels.get(OWNER_LABEL, "")):
+        ended = {"label": LANE_LABEL, "status": ["created", "exited"]}
+        for container in engine.client.containers.list(all=True, filters=ended, ignore_removed=True):
+            if container.attrs["Created"] < latest:
                 with suppress(errors.APIError):  # another splatfix is removing it
                     container.remove(force=True, v=True)
                     swept += 1

@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import math
-import types
-import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -13,6 +11,7 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import fields
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 
 def parse_json(text: str) -> Any:
@@ -81,34 +80,12 @@ def _of_its_own_form(kind: Any, document: Any) -> Any:
         raise ValueError(f"{ascii(document)[:60]} is no {kind.__name__}") from error
 
 
-def fitting(kind: type[T], document: object, **defaults: object) -> T:
+def fitting(kind: type[S], document: Any, **defaults: object) -> S:
     """Return the struct of what a stranger or a broken program wrote, as far as that fits: one bad value spoils no other.
 
     A field whose value is missing, or of another type, takes its default, which ``defaults`` has where the struct has none.
     """
-    fits = _part(kind, document) if isinstance(document, Mapping) else {}
-    return convert(defaults | fits, kind)
-
-
-def _part(kind: Any, data: Any) -> Any:
-    """Return what fits of the data; a ``ValueError`` where nothing does."""
-    origin, arguments = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        return next((part for _, part in _parts((option, option, data) for option in arguments)), None)
-    if isinstance(data, Mapping) and origin is Mapping:
-        return dict(_parts((name, arguments[1], item) for name, item in data.items()))
-    if isinstance(data, Mapping) and hasattr(origin, "__struct_fields__"):
-        known = ((field.encode_name, field.type) for field in fields(kind))
-        return dict(_parts((name, option, data[name]) for name, option in known if name in data))
-    # an object that does not fit is one less; a number less would make another row of numbers
-    if isinstance(data, list) and origin is tuple and hasattr(arguments[0], "__struct_fields__"):
-        return [part for _, part in _parts((None, arguments[0], item) for item in data)]
-    convert(data, kind)
-    return data
-
-
-def _parts(items: Iterable[tuple[Any, Any, Any]]) -> Iterable[tuple[Any, Any]]:
-    """Yield name and value of those (name, type, value) of which something fits."""
-    for name, kind, data in items:
-        with suppress(ValueError):
-            yield name, _part(kind, data)
+    for field in fields(kind):
+        with suppress(LookupError, TypeError, ValueError):
+            defaults[field.name] = convert(document[field.encode_name], field.type)
+    return kind(**defaults)

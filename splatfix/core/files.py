@@ -1,6 +1,5 @@
 """The one way splatfix writes files: whole or not at all, and never over something without a backup when asked."""
 
-import errno
 import hashlib
 import json
 import os
@@ -27,7 +26,7 @@ def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write ``data``, or blocks of it, to ``path`` atomically: readers see the old file or the new one, never a part.
 
     A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would take it from everyone. A
-    link is replaced, wherever it leads. What the system refuses, and to write over a disk, is ``cannot-write``.
+    link is replaced, wherever it leads. What the system refuses is ``cannot-write``.
     """
     blocks = [data] if isinstance(data, bytes) else data
     # not called after the file, whose name may be as long as the file system takes
@@ -146,13 +145,10 @@ def _stream(path: Path) -> IO[bytes] | None:
         return None
     folder = path.parent.resolve()
     named_by_system = folder.is_relative_to("/proc") or folder.is_relative_to("/dev")
-    shared = folder.is_relative_to("/dev/shm")  # nosec B108 - where anybody may have put it
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and (shared or not named_by_system)):
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and not named_by_system):
         return None
     # waiting for nobody to open it, but for whoever reads
     stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NEVER_WAITING), "wb")
-    if stat.S_ISBLK(os.fstat(stream.fileno()).st_mode):
-        raise OSError(errno.EPERM, "it is a disk, and what is on it would be lost")
     if os.name == "posix":
         os.set_blocking(stream.fileno(), True)
     return stream

@@ -10,8 +10,14 @@ too new for target interpreters or hide the user's own packages."""
 
 # They make a child of Python run a file of the user's, stay at a prompt, or take itself for another interpreter (macOS).
 _DROPPED = ("PYTHONSTARTUP", "PYTHONINSPECT", "__PYVENV_LAUNCHER__")
-_CERTIFICATES_OF_PIP = {"PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"}
-_PATHS_OF_PIP = _CERTIFICATES_OF_PIP | {"PIP_FIND_LINKS", "PIP_CONFIG_FILE", "PIP_CONSTRAINT"}
+_PATHS_OF_PIP = {
+    "PIP_CERT",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_FIND_LINKS",
+    "PIP_CONFIG_FILE",
+    "PIP_CONSTRAINT",
+}
 
 
 def isolated(env: Mapping[str, str] | None) -> dict[str, str]:

@@ -24,6 +24,6 @@ MOST_METRICS = 128 << 20
 """Bytes of metrics.jsonl. 30,000 iterations have 17 MB."""
 
 LONGEST_OUTPUT_LINE = 1 << 16
-"""Bytes. A longer line of a container's output is taken in parts of about this length."""
+"""Characters of a line of what a program says; no more of it is taken."""
 MOST_LOG = 256 << 20
 """Characters of a container's output that its log keeps. A certification says a few MiB."""

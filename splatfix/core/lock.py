@@ -47,11 +47,9 @@ class Lock:
                 raise
             self._take_substitute(path.with_name(f"{path.name}.held"), patience)
             return
-        # who holds it is only for the next one's error message; on a full disk it is left out
-        # and where the lock has a second name (``cp -al``), which is another environment's
+        # who holds it is only for the next one's error message: a full disk leaves it out
         with suppress(OSError):
-            if os.name == "posix" and path.stat().st_nlink == 1:
-                path.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
+            path.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
 
     def _take_substitute(self, path: Path, patience: float) -> None:
         self._lock = substitute = SoftFileLock(path)

@@ -40,15 +40,13 @@ class KeptLines:
 
 
 def lines(blocks: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text, each with its newline; of an overlong one its parts."""
+    """Yield the lines of a text, each with its newline; of an overlong one its beginning."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
     held = ""
     for block in blocks:
         *complete, held = (held + decoder.decode(block)).split("\n")
-        yield from (f"{line}\n" for line in complete)
-        while len(held) > LONGEST_OUTPUT_LINE:
-            yield held[:LONGEST_OUTPUT_LINE]
-            held = held[LONGEST_OUTPUT_LINE:]
+        yield from (f"{line[:LONGEST_OUTPUT_LINE]}\n" for line in complete)
+        held = held[:LONGEST_OUTPUT_LINE]
     held += decoder.decode(b"", final=True)
     if held:
         yield held

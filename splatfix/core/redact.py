@@ -32,7 +32,6 @@ _SHAPES = re.compile(
 )
 # a private key whose end is not there yet: one of 16,384 bits has 13,000 signs
 _OPEN_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:(?!-----END)[\s\S]){0,16384}\Z")
-_LONGEST = 1 << 12  # signs that a credential of one line may have
 _SECRET_NAME, _SECRET_VALUE = re.compile(_TABLE["variable"]), re.compile(_TABLE["value"])
 
 
@@ -57,32 +56,16 @@ def without_credentials(text: str) -> str:
     return text
 
 
-def without_credentials_in(pieces: Iterable[str]) -> Iterator[str]:
-    """Return the pieces of a text, lines or parts of overlong ones, each :func:`without_credentials`, also of what begins in one
-    piece and ends in another."""
+def without_credentials_in(lines: Iterable[str]) -> Iterator[str]:
+    """Return the lines of a text, each :func:`without_credentials`, those of a private key together."""
     held = ""
-    for piece in pieces:
-        held += piece
-        cut = len(held)
-        if key := _OPEN_KEY.search(held):
-            cut = key.start()
-        elif not held.endswith("\n"):
-            cut = safe_cut(held)
-        if cut:
-            yield without_credentials(held[:cut])
-            held = held[cut:]
+    for line in lines:
+        held += line
+        if not _OPEN_KEY.search(held):
+            yield without_credentials(held)
+            held = ""
     if held:
         yield without_credentials(held)
-
-
-def safe_cut(text: str) -> int:
-    """Return where to cut a text that goes on: before its last signs, which may begin a credential, and not within one."""
-    whole, cut = without_credentials(text), max(0, len(text) - _LONGEST)
-    for _ in range(16):
-        if cut <= 0 or without_credentials(text[:cut]) + without_credentials(text[cut:]) == whole:
-            break
-        cut -= 333
-    return max(0, cut)
 
 
 @cache

@@ -113,7 +113,19 @@ class Runner:
             if _no_more.is_set():
                 return Completed(command, None, error=f"{command[0]} was not started: interrupted")
             try:
-                process = _start(command, variables, cwd, merged)
+                program = find_program(command[0], variables["PATH"])
+                if program is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+                    executable=program,
+                    cwd=cwd or EMPTY,
+                    env=variables,
+                    start_new_session=os.name == "posix",
+                )
             except OSError as error:
                 reason = f"could not start {command[0]}: {error.strerror or error}"
                 return Completed(command, None, error=reason)
@@ -132,24 +144,6 @@ class Runner:
             time.monotonic() - started,
             reason,
         )
-
-
-def _start(
-    command: tuple[str, ...], variables: Mapping[str, str], cwd: Path | None, merged: bool
-) -> subprocess.Popen[bytes]:
-    program = find_program(command[0], variables["PATH"])
-    if program is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
-        executable=program,
-        cwd=cwd or EMPTY,
-        env=variables,
-        start_new_session=os.name == "posix",
-    )
 
 
 def _blocks(process: subprocess.Popen[bytes], overdue: Callable[[], str]) -> Iterator[bytes]:

@@ -57,7 +57,7 @@ def temporary_folder(prefix: str = PREFIX, base: Path | None = None) -> Iterator
 
 
 def sweep(bases: Iterable[Path], prefix: str = PREFIX) -> tuple[Path, ...]:
-    """Remove folders of this user's whose process is dead, and return them."""
+    """Remove folders whose process is dead, and return them."""
     swept: list[Path] = []
     for base in dict.fromkeys(bases):
         with suppress(OSError):
@@ -110,13 +110,11 @@ def _lock(folder: Path) -> int | None:
 
 
 def _remove_if_dead(folder: Path) -> bool:
-    try:
+    handle = None
+    with suppress(OSError):
         handle = _lock(folder)
-    except OSError:
-        return False
     if handle is None:
         return False
-    if os.fstat(handle).st_uid == os.getuid():
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     os.close(handle)
     return not folder.exists()

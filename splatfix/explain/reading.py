@@ -1,7 +1,7 @@
 """Reads a log of any size as bytes and keeps the lines that can matter: its beginning, its end, and what stands around errors.
 
-A scan for a few literals finds the places; only there are lines decoded and cleaned. Memory is bounded by the number of
-lines kept, whatever the size of the log.
+A few literals tell which; only those are decoded and cleaned. Memory is bounded by the number of lines kept, whatever the size
+of the log.
 """
 
 import codecs
@@ -42,8 +42,6 @@ _TAIL = 400
 _BEFORE, _AFTER = 14, 6
 # Lines that are kept in all, besides the last ones.
 _MOST = 6000
-# Places in a block (1 MB) that are looked at, an eighth of them once ``_MOST`` are kept; and of those kept from then on.
-_LOOKS, _PER_BLOCK = 20_000, 60
 # Times that lines that differ in their numbers only are kept.
 _ALIKE = 3
 
@@ -171,77 +169,39 @@ class _Keeper:
         self.count = self.size = 0
         self._kept: dict[int, bytes] = {}
         self._late: deque[tuple[int, bytes]] = deque(maxlen=_MOST // 3)
+        self._before: deque[tuple[int, bytes]] = deque(maxlen=_BEFORE)
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_TAIL)
         self._seen: dict[bytes, int] = {}
+        self._after = 0
 
     def take(self, block: bytes) -> None:
         """Look at a block of whole lines."""
         self.size += len(block)
-        start, lines_before = 0, self.count
-        if self.count < _HEAD:
-            for line in block.split(b"\n", _HEAD - self.count)[: _HEAD - self.count]:
-                self._kept[self.count + 1] = line
-                self.count += 1
-                start += len(line) + 1
-                if start >= len(block):
-                    break
-        places = self._places(block, min(start, len(block)))
-        every = len(places) // _PER_BLOCK + 1
-        number, counted = lines_before + 1, 0
-        for turn, at in enumerate(places):
-            if len(self._kept) <= _MOST or turn % every == 0:
-                first = at
-                for _ in range(_BEFORE):
-                    if first == 0:
-                        break
-                    first = block.rfind(b"\n", 0, first - 1) + 1
-                number, counted = number + block.count(b"\n", counted, first), first
-                self._keep_around(block, first, at, number)
-        self.count = lines_before + block.count(b"\n")
-        tail = block[-_TAIL * _LONGEST :].rsplit(b"\n", _TAIL + 1)[1:-1]
-        self._last.extend(enumerate(tail, self.count - len(tail) + 1))
-
-    def _places(self, block: bytes, start: int) -> list[int]:
-        """Where lines begin that hold a trigger and are not like many before."""
-        starts: set[int] = set()
-        looked_at: set[int] = set()
-        looks, most = 0, _LOOKS
-        if len(self._kept) > _MOST:
-            most = _LOOKS // 8
-        for word in TRIGGERS:
-            at = block.find(word, start)
-            while at >= 0 and looks < most:  # a log of nothing but errors must not take forever
-                looks += 1
-                end = block.find(b"\n", at)
-                begin = block.rfind(b"\n", 0, at) + 1
-                if begin not in looked_at:
-                    looked_at.add(begin)
-                    kind = block[begin : min(end, begin + 200)].translate(None, _VARYING)
-                    times = self._seen.get(kind, 0)
-                    if times < _ALIKE:
-                        if len(self._seen) > _MOST:
-                            self._seen.clear()  # bounded memory counts for more than a line kept twice
-                        self._seen[kind] = times + 1
-                        starts.add(begin)
-                if end < 0:
-                    break
-                at = block.find(word, end)
-        return sorted(starts)
-
-    def _keep_around(self, block: bytes, first: int, begin: int, number: int) -> None:
-        """Keep the lines from ``first`` (which has this number) to those after ``begin``."""
-        last = begin
-        for _ in range(_AFTER + 1):
-            last = block.find(b"\n", last) + 1
-            if last == 0:
-                last = len(block)
-                break
-        for line in block[first:last].split(b"\n")[:-1]:
-            if len(self._kept) > _MOST:
-                self._late.append((number, line))
+        words = [word for word in TRIGGERS if word in block]  # most blocks of a build have none
+        for line in block.split(b"\n")[:-1]:
+            self.count += 1
+            if any(word in line for word in words) and self._is_new(line):
+                self._after = _AFTER + 1
+            if self._after or self.count <= _HEAD:
+                self._after = max(0, self._after - 1)
+                for number, kept in (*self._before, (self.count, line)):
+                    if len(self._kept) > _MOST:
+                        self._late.append((number, kept))
+                    else:
+                        self._kept[number] = kept
+                self._before.clear()
             else:
-                self._kept.setdefault(number, line)
-            number += 1
+                self._before.append((self.count, line))
+            self._last.append((self.count, line))
+
+    def _is_new(self, line: bytes) -> bool:
+        """Whether it is not like many before."""
+        kind = line[:200].translate(None, _VARYING)
+        times = self._seen.get(kind, 0)
+        if len(self._seen) > _MOST:
+            self._seen.clear()  # bounded memory counts for more than a line kept twice
+        self._seen[kind] = times + 1
+        return times < _ALIKE
 
     def lines(self) -> list[Line]:
         """What was kept, decoded and cleaned, in the order of the log."""

@@ -33,8 +33,6 @@ from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reach import repository_of
 from splatfix.facts.source.scripts import (
-    Reach,
-    all_trainers,
     as_reached,
     compiled_at_first_use,
     find_trainers,

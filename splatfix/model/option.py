@@ -241,15 +241,6 @@ NO_SOURCES = SourceSummary()
 """None were named: the extensions of the checkout are meant, or those installed."""
 
 
-class LaneSummary(Struct, frozen=True, forbid_unknown_fields=True):
-    """A container lane as the ranking needs it."""
-
-    name: str
-    torch: str
-    """``torch==2.11.0+cu130``."""
-    gpu: bool
-
-
 class AlsoNeeded(Struct, frozen=True, forbid_unknown_fields=True):
     """What to do about one failure that the advised option does not cure."""
 

@@ -3,7 +3,7 @@
 ``rank`` ranks every option of a case, ``best`` makes the plan for the sources of its request, which ``install`` executes.
 """
 
-from splatfix.model.option import NO_SOURCES, LaneSummary, OptionKind, Options, Plan, Request, SourceSummary
+from splatfix.model.option import NO_SOURCES, OptionKind, Options, Plan, Request, SourceSummary
 from splatfix.model.steps import BuildWheel, EditSource, InstallWheel, ProvideToolkit
 from splatfix.plan.case import Case
 from splatfix.plan.checkout import has_stack_files

@@ -22,7 +22,7 @@ from splatfix.core.words import counted
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.tables import parse_version
 from splatfix.model import Considered, Driver, EnvironmentFacts, Fact, FatbinGroup, Finding, Status
-from splatfix.model.option import NO_SOURCES, LaneSummary, Limit, OptionKind, Plan, Request, SourceSummary
+from splatfix.model.option import NO_SOURCES, Limit, OptionKind, Plan, Request, SourceSummary
 from splatfix.model.steps import (
     BuildWheel,
     CheckImport,
@@ -62,7 +62,6 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     sources: SourceSummary = NO_SOURCES
     keep: tuple[str, ...] = ()
     """What must not be touched: ``torch``, or extensions by name."""
-    lanes: tuple[LaneSummary, ...] = ()
     request: Request = Request(sources=())
     """What ``install`` was asked for; its sources are those of :attr:`sources`."""
     prebuilt: Mapping[str, FetchWheel] | None = None

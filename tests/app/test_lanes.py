@@ -8,9 +8,9 @@ import pytest
 
 from splatfix.app.lanes import certify_in_container
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import Lane
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import say
+from splatfix.knowledge.lanes import Lane
 from splatfix.report.console import out
 from tests.app.test_merge import BASE
 

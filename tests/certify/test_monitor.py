@@ -77,7 +77,7 @@ def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert len(rows) == summary.samples
     assert {"vram_allocated_gb", "vram_reserved_gb", "vram_creep_gb", "rss_gb"} <= set(rows[0])
-    assert json.loads((tmp_path / "summary.json").read_text())["exit_code"] == 7
+    assert json.loads((tmp_path / "summary.json").read_text())["command_exit_code"] == 7
     assert (tmp_path / "previous" / "summary.json").read_text() == "earlier"
     events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert "memory/vram_allocated_gb" not in events.Tags()["scalars"], "it cannot be seen from outside"

@@ -81,7 +81,7 @@ def test_the_first_runs_no_process_and_claims_nothing_computed(at: At) -> None:
     assert {name for name, shown in reached(certificate.proof).items() if shown} == {RungName.RESOLVED}
     assert {item.code for item in certificate.diagnosis} == {"torch-missing"}
     assert certificate.repeat.argv[-4:] == ("--level", "1", "--device", "cpu")
-    step = next_step(certificate, None)
+    step = next_step(certificate)
     assert step is not None and step.command is not None and "--level" in step.command.argv
 
 

@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from splatfix.certify.stacks.progress import following
-from splatfix.containers.building import Building
 from splatfix.core.runner import Runner
 from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts.system.parallel import each, within
@@ -69,7 +68,7 @@ def test_a_command_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[
 def test_what_only_tells_how_far_it_is(tmp_path: Path) -> None:
     stream = io.StringIO()
     terminal: Console = page(stream, 300, force_terminal=True, _environ={"TERM": "xterm"})
-    with install_progress(terminal), Building(lambda line: None), training(terminal) as show:
+    with install_progress(terminal), training(terminal) as show:
         show("study", {})
     with following(tmp_path / "metrics.jsonl", 10, lambda state: None):
         time.sleep(0.01)

@@ -2,14 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from splatfix.app.diagnose import DiagnoseRequest, diagnose, next_steps, why_step
-from splatfix.app.install import checkout_of
+from splatfix.app.diagnose import DiagnoseRequest, diagnose, next_steps
 from splatfix.cli import app
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
@@ -37,12 +35,12 @@ def test_what_is_to_be_kept_is_no_option() -> None:
 
 
 def test_the_next_step_is_verify_in_the_same_environment() -> None:
-    for python, argv in ((None, ()), ("my env", ("--python", "my env"))):
-        (step,) = next_steps(facts_of("rtx-5080"), python)
-        assert step.command and step.command.argv == ("splatfix", "certify", "--level", "2", *argv)
+    (step,) = next_steps(facts_of("rtx-5080"), "--python", "my env")
+    argv = ("splatfix", "certify", "--level", "2", "--python", "my env")
+    assert step.command and step.command.argv == argv
     facts = facts_of("rtx-5080")
     without = replace(facts.environment, torch=Fact(None, "", "torch is not installed"))
-    assert next_steps(replace(facts, environment=without), None) == ()
+    assert next_steps(replace(facts, environment=without)) == ()
 
 
 def test_a_complete_install_is_a_success(tmp_path: Path) -> None:
@@ -60,7 +58,7 @@ def test_the_next_step_names_what_training_lacks() -> None:
     """``Next: test training`` ended in "This environment lacks numpy, pillow"."""
     facts = facts_of("rtx-5080")
     bare = replace(facts.environment, packages=Fact((), "test"))
-    first, *then = next_steps(replace(facts, environment=bare), None)
+    first, *then = next_steps(replace(facts, environment=bare))
     assert first.text.endswith("which needs pillow") and first.line().endswith("pip install pillow")
     assert [step.line() for step in then] == ["splatfix certify"]
 
@@ -76,17 +74,10 @@ def test_a_current_folder_without_gpu_code_is_not_meant(
 
 
 def test_the_why_command_asks_about_the_same_machine() -> None:
-    def argv(*sources: str, **asked: Any) -> tuple[str, ...]:
-        command = why_step(DiagnoseRequest(**asked), sources).command
-        assert command is not None
-        return command.argv[2:]
-
-    assert argv() == ("--dry-run", "--why")
-    assert argv(targets=(Arch(12, 0),), python="my env") == (
-        *("--dry-run", "--why", "--target", "sm_120", "--python", "my env"),
-    )
-    assert argv(facts_file=Path("x")) == ("--dry-run", "--why", "--facts", "x")
-    assert argv("gs", repo=Path("gs")) == ("gs", "--dry-run", "--why")
+    saved = folder("rtx-3090-and-5090")
+    why = diagnose(DiagnoseRequest(facts_file=saved, targets=(Arch(12, 0),))).content.why
+    asked = ("--dry-run", "--why", "--target", "sm_120", "--facts", str(saved))
+    assert why and why.command and why.command.argv[2:] == asked
 
 
 def test_nothing_is_asked_of_a_checkout_that_install_refuses(tmp_path: Path) -> None:
@@ -96,14 +87,6 @@ def test_nothing_is_asked_of_a_checkout_that_install_refuses(tmp_path: Path) -> 
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
     summary = summarise((str(tmp_path),), make_context(facts), named=(str(tmp_path),))
     assert (summary.refused, summary.named) == (None, (str(tmp_path),))
-
-
-def test_only_one_named_folder_is_a_checkout(tmp_path: Path) -> None:
-    assert checkout_of(()) is None
-    assert checkout_of(("gsplat==1.5.3",)) is None
-    assert checkout_of(("/",)) is None
-    assert checkout_of((str(tmp_path),)) == tmp_path
-    assert checkout_of((str(tmp_path), "simple_knn")) is None
 
 
 def test_a_folder_of_checkouts_counts_only_when_named(

@@ -15,10 +15,10 @@ from splatfix.certify.request import ContainerRequest
 from splatfix.containers.certify import recipe_for
 from splatfix.containers.engine import Engine, connect
 from splatfix.containers.image import LANE_LABEL, Image, ImageRecipe, build_image
-from splatfix.containers.lanes import find_lane
 from splatfix.containers.run import sweep
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
+from splatfix.knowledge.lanes import find_lane
 
 SCRIPT = Path(__file__).with_name("engine.sh")
 BASE_IMAGE = find_lane("cpu").base_image

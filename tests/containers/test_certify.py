@@ -10,9 +10,9 @@ from splatfix.app.stored import read_stored
 from splatfix.certify import make_room, report_lock
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import find_lane
 from splatfix.containers.certify import certify_command, host_command
 from splatfix.core.errors import require
+from splatfix.knowledge.lanes import find_lane
 from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 from tests.files import put
@@ -48,8 +48,7 @@ def test_the_certificate_says_where_it_ran(
     document = json.loads((tmp_path / "certificate.json").read_text())
     assert document["environment"]["container"] == container == result.environment["container"]
     stored = require(read_stored(tmp_path))
-    assert stored.certificate.repeat == HOST.repeat and stored.python is None
-    assert next_step(stored.certificate, stored.python) is None
+    assert stored.certificate.repeat == HOST.repeat and next_step(stored.certificate) is None
 
 
 def test_outside_of_a_container_it_says_none(recorded: None, tmp_path: Path) -> None:

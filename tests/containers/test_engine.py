@@ -6,16 +6,15 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import certify_in_container, engine, find_lane
+from splatfix.containers import certify_in_container
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
 from splatfix.core.errors import Exit
 from splatfix.core.toml import parse_toml
-from splatfix.model import Fact, Gpu, MachineFacts
+from splatfix.knowledge.lanes import find_lane
 from tests.plan.machines import refused
 
 
@@ -163,34 +162,8 @@ def test_known_gpu_failures(message: str, code: str, command: str) -> None:
     assert (error.code, error.exit_code) == (code, Exit.UNDETERMINED)
     assert message in error.what, "the engine's message is the evidence"
     assert any(command in step.line() for step in error.todo)
-
-
-NO_DRIVER = 'could not select device driver "" with capabilities: [[gpu]]'
-
-
-@pytest.mark.parametrize(
-    ("host", "gpus", "first"),
-    [
-        ("unix:///engine.sock", Fact((), "the PCI bus"), ("splatfix", "certify", "--container", "cpu")),
-        ("unix:///engine.sock", Fact((Gpu(0, "GeForce RTX 5080"),), "the PCI bus"), None),
-        ("unix:///engine.sock", Fact(None, "", "NVML did not answer"), None),
-        ("tcp://elsewhere:2376", Fact((), "the PCI bus"), None),
-    ],
-)
-def test_without_a_gpu_what_runs_without_is_named_first(
-    host: str, gpus: Fact[tuple[Gpu, ...]], first: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = MachineFacts("linux", "x86_64", gpus=gpus, device_files=Fact((), "/dev"))
-    monkeypatch.setattr(engine, "gather", lambda python: SimpleNamespace(machine=machine))
-    error = explain_gpu_failure(NO_DRIVER, host)
-    assert error is not None and "Container Toolkit" in str([step.text for step in error.todo])
-    commands = [step.command.argv for step in error.todo if step.command]
-    if first is None:
-        assert all(argv[0] == "sudo" for argv in commands)
-    else:
-        assert error.todo[0].command is not None and error.todo[0].command.argv == first
-        assert [argv[-1] for argv in commands] == ["cpu", "cuda-from-pypi", "nvrtc"]
-        assert "no NVIDIA GPU" in error.meaning
+    lanes = [step.command.argv[-1] for step in error.todo if step.text.startswith("Without an NVIDIA GPU")]
+    assert lanes == ["cpu", "cuda-from-pypi", "nvrtc"]
 
 
 def test_other_failures_are_not_about_gpus() -> None:

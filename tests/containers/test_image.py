@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from operator import itemgetter
 from pathlib import Path
@@ -14,12 +13,11 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from splatfix.containers import GpuNeed, find_lane, load_lanes
-from splatfix.containers.building import Building, follow_build
+from splatfix.containers.building import follow_build
 from splatfix.containers.image import BUNDLED, ImageRecipe, install_arguments, own_source
-from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import require
 from splatfix.core.toml import parse_toml
+from splatfix.knowledge.lanes import GpuNeed, ToolkitFrom, find_lane, load_lanes
 from splatfix.model import Torch
 from splatfix.plan.tools import own_toolkit
 from tests.conftest import ROOT
@@ -62,11 +60,9 @@ def test_the_cause_is_that_of_the_engines_answers(build: dict[str, Any], tmp_pat
     assert error.what == f"The image of lane cpu was not built: {build['reason']}"
 
 
-def test_a_build_that_never_ends_a_line_is_heard_and_its_log_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_log_of_a_build_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("splatfix.core.output.MOST_LOG", 1 << 20)
-    text = build_log(({"stream": "x" * 4096} for _ in range(1000)), tmp_path / "log")
+    text = build_log(({"stream": "x" * 4095 + "\n"} for _ in range(1000)), tmp_path / "log")
     assert (1 << 20) - 4096 < len(text) < (1 << 20) + (1 << 18)
 
 
@@ -75,7 +71,7 @@ def test_own_source_is_what_a_wheel_installs(tmp_path: Path) -> None:
     source = own_source()
     put(tmp_path, {name: path.read_bytes() for name, path in source.items()})
     code = (
-        "import json, splatfix, smoke_trainer; from splatfix.containers import load_lanes;"
+        "import json, splatfix, smoke_trainer; from splatfix.knowledge.lanes import load_lanes;"
         " from splatfix.containers.image import own_source;"
         " print(json.dumps([splatfix.__file__, smoke_trainer.__file__, sorted(load_lanes()), sorted(own_source())]))"
     )
@@ -98,24 +94,12 @@ BUILDS = Path(__file__).with_name("builds")
 """What the engines say of a build, and what is told of it."""
 
 
-def test_stages_and_what_is_done_instead_of_every_line() -> None:
+def test_stages_and_what_is_done_instead_of_every_line(tmp_path: Path) -> None:
     for engine in ("docker", "podman"):
-        lines: list[str] = []
-        with Building(lines.append) as building:
-            for line in (BUILDS / f"{engine}.log").read_text(encoding="utf-8").splitlines():
-                building.hear(line)
-        assert lines == (BUILDS / f"{engine}.txt").read_text(encoding="utf-8").splitlines()
-
-
-def test_silence_is_told_with_its_seconds() -> None:
-    lines: list[str] = []
-    with Building(lines.append, every_s=0.05) as building:
-        building.hear("Step 40/57 : FROM ${BASE_IMAGE}")
-        building.hear("Step 43/57 : COPY --from=packages /out/ /")
-        deadline = time.monotonic() + 10
-        while not lines and time.monotonic() < deadline:
-            time.sleep(0.02)
-    assert lines[0] == "the image itself: COPY, 0 s so far"
+        told: list[str] = []
+        said = (BUILDS / f"{engine}.log").read_text(encoding="utf-8")
+        follow_build([{"stream": said}], "cpu", tmp_path / "log", told.append)
+        assert told == (BUILDS / f"{engine}.txt").read_text(encoding="utf-8").splitlines()
 
 
 def test_bundled_lanes_are_complete() -> None:

@@ -6,7 +6,6 @@ from unittest.mock import Mock
 import pytest
 from packaging.requirements import Requirement
 
-from splatfix.containers import find_lane
 from splatfix.containers.image import ImageRecipe, sources_of
 from splatfix.containers.packages import (
     PipSettings,
@@ -16,6 +15,7 @@ from splatfix.containers.packages import (
     wheels_of_torch,
 )
 from splatfix.core.runner import Completed
+from splatfix.knowledge.lanes import find_lane
 from tests.files import put
 from tests.tables import data
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import certify_in_container, find_lane
+from splatfix.containers import certify_in_container
 from splatfix.containers.engine import Engine, require_gpu
 from splatfix.containers.run import sweep
 from splatfix.core.errors import Exit
 from splatfix.core.versions import release
+from splatfix.knowledge.lanes import find_lane
 from tests.containers.conftest import BASE_IMAGE
-from tests.containers.test_docker import ended, look_around, run
+from tests.containers.test_docker import containers_of, ended, look_around, run
 from tests.plan.machines import refused
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -48,7 +49,9 @@ def test_an_ended_client_leaves_no_container(
 ) -> None:
     lane = f"podman-{uuid.uuid4().hex}"
     ended(podman_engine, lane, number, tmp_path)
-    assert sweep(podman_engine) == (number is signal.SIGKILL)
+    for made in containers_of(podman_engine, lane):
+        made.wait(timeout=60)
+    assert sweep(podman_engine, 0) == (number is signal.SIGKILL)
 
 
 def test_gpus_are_refused_where_a_request_would_be_ignored(podman_engine: Engine) -> None:

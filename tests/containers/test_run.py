@@ -1,9 +1,6 @@
 """A run in a container: its report, how its end is told, and who of those that began one is dead."""
 
 import io
-import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.containers.engine import Endpoint, Engine
-from splatfix.containers.lanes import find_lane
-from splatfix.containers.run import ContainerJob, is_dead, owner, run_in_container, unpack_report
+from splatfix.containers.run import ContainerJob, run_in_container, unpack_report
 from splatfix.core.errors import Exit
+from splatfix.knowledge.lanes import find_lane
 from tests.plan.machines import refused
 
 FOLDER, LINK, HARD, PIPE = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE
@@ -109,26 +106,3 @@ def test_how_a_run_ended_is_told(status: int, oom: bool, timeout_s: int, code: s
     )
     assert (error.code, error.exit_code) == (code, Exit.UNDETERMINED)
     assert error.details["last_lines"][0] == "training scene 1"
-
-
-def label(**changes: object) -> str:
-    names = ("host", "namespace", "boot", "process")
-    return "/".join(
-        str(value) for value in {**dict(zip(names, owner().split("/"), strict=True)), **changes}.values()
-    )
-
-
-def test_a_process_that_is_gone_is_dead() -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    assert is_dead(label(process=child.pid))
-    assert is_dead(label(boot="1")), "the machine was started anew"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [label(), label(process=os.getppid()), label(process=0, host="elsewhere"), "", label(process="x")],
-    ids=["this process", "its parent", "elsewhere", "empty", "no number"],
-)
-def test_anything_else_is_left_alone(text: str) -> None:
-    assert not is_dead(text)

@@ -59,17 +59,11 @@ def test_secrets_of_the_own_environment_are_hidden_anywhere(monkeypatch: pytest.
         own_secrets.cache_clear()
 
 
-@pytest.mark.parametrize("text", [*TOKENS.values(), f"password: {SECRET}", f"Authorization: Bearer {SECRET}"])
-def test_a_credential_in_two_pieces_of_a_log_is_hidden(text: str) -> None:
-    for at in range(0, len(text), 11):
-        filling = "x " * 32_768
-        said = filling[: 65_536 - at - 1] + " " + text + " " + filling
-        pieces = [said[n : n + 65_536] for n in range(0, len(said), 65_536)]
-        assert "".join(without_credentials_in(pieces)) == without_credentials(said)
-    for header in ("", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,0A1B\n\n"):
-        key = f"-----BEGIN RSA PRIVATE KEY-----\n{header}{SECRET}\n{SECRET}\n-----END RSA PRIVATE KEY-----\n"
-        lines = list(without_credentials_in(["a\n", *key.splitlines(keepends=True), "b\n"]))
-        assert lines == ["a\n", "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----\n", "b\n"]
+@pytest.mark.parametrize("header", ["", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,0A1B\n\n"])
+def test_a_private_key_is_hidden_over_its_lines(header: str) -> None:
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{header}{SECRET}\n{SECRET}\n-----END RSA PRIVATE KEY-----\n"
+    lines = list(without_credentials_in(["a\n", *key.splitlines(keepends=True), "b\n"]))
+    assert lines == ["a\n", "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----\n", "b\n"]
 
 
 class _Thing(Struct, frozen=True):

@@ -9,20 +9,18 @@ import pytest
 
 from splatfix.core.files import dumps
 from splatfix.core.step import Step
-from splatfix.plan import LaneSummary
 from tests.archs import goal
 from tests.files import assert_golden
 from tests.machines import HERE, NAMES, facts_of
 from tests.plan.machines import find_options
 
 TARGETS = ("auto", "sm_120", "sm_90", "sm_75")
-LANES = (LaneSummary("cpu", "torch==2.13.0+cpu", False), LaneSummary("cu130", "torch==2.11.0+cu130", True))
 
 
 def readable(machine: str, target: str) -> dict[str, Any]:
     """The options with every step as its sentence and its command."""
     facts = facts_of(machine)
-    made = find_options(goal(target), facts, LANES)
+    made = find_options(goal(target), facts)
     windows = facts.machine.system == "windows"
     return {
         "targets": [target.sm for target in made.targets],

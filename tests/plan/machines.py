@@ -36,7 +36,6 @@ from splatfix.model import (
 from splatfix.plan import (
     NO_SOURCES,
     Case,
-    LaneSummary,
     OptionKind,
     Options,
     Plan,
@@ -197,12 +196,11 @@ def make_plan(request: Request, facts: Facts) -> Plan:
 def find_options(
     goal: Goal,
     facts: Facts,
-    lanes: Sequence[LaneSummary] = (),
     sources: SourceSummary = NO_SOURCES,
     keep: tuple[str, ...] = (),
 ) -> Options:
     """The options of these facts for a goal."""
-    return rank(Case(context=make_context(facts, goal), lanes=tuple(lanes), sources=sources, keep=keep))
+    return rank(Case(context=make_context(facts, goal), sources=sources, keep=keep))
 
 
 def advised_options(

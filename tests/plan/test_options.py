@@ -18,7 +18,7 @@ from splatfix.core.step import PlainStep
 from splatfix.knowledge.torch_releases import replacing_words
 from splatfix.model import Distribution, Driver, Fact, Facts, Gpu, SplatPackage, Torch
 from splatfix.model.steps import BuildWheel, Confirm, InstallTorch, Keep, MakeDropin, ProvideToolkit, RunLane
-from splatfix.plan import LaneSummary, OptionKind, Plan, SourceSummary, summarise
+from splatfix.plan import OptionKind, Plan, SourceSummary, summarise
 from tests.archs import archs, goal
 from tests.files import put
 from tests.plan.machines import (
@@ -53,7 +53,6 @@ from tests.plan.machines import (
 PASCAL = Gpu(0, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
 TWELVE_9 = replace(CUDA_12, version="12.9.86", archs=("sm_80", "sm_90"))
 THIRTEEN_90 = replace(CUDA_13, archs=("sm_75", "sm_80", "sm_90"))
-LANES = (LaneSummary("cpu", "torch==2.13.0+cpu", False), LaneSummary("cu130", "torch==2.11.0+cu130", True))
 
 
 def blackwell(driver: tuple[str, str] = NEW_DRIVER, **values: Any) -> Facts:
@@ -79,9 +78,8 @@ def with_docker(facts: Facts) -> Facts:
          "newer than a driver of CUDA 12.8 translates"),
         (healthy(), {"sources": rasterizer("gof")}, OptionKind.DROPIN, "nine-channel output"),
         (healthy(), {"sources": extensions(simple_knn=()), "keep": ("simple-knn",)}, OptionKind.DROPIN, "must not change"),
-        (with_docker(blackwell(("535.183.01", "12.2"))), {"lanes": LANES}, OptionKind.CONTAINER,
-         "lane cu130: driver 535.183.01 is too old"),
-        (with_docker(healthy()), {"lanes": LANES[:1]}, OptionKind.CONTAINER, "no lane with a GPU"),
+        (with_docker(blackwell(("470.82.01", "11.4"))), {}, OptionKind.CONTAINER,
+         "lane cu130: driver 470.82.01 is too old"),
     ],
 )  # fmt: skip
 def test_why_not_available(facts: Facts, more: dict[str, Any], kind: OptionKind, reason: str) -> None:
@@ -142,7 +140,7 @@ def test_what_no_table_knows_is_unsure_and_not_impossible() -> None:
 
 
 def test_a_lane_for_this_gpu_and_driver() -> None:
-    option = plan(find_options(Goal(), with_docker(healthy()), LANES), OptionKind.CONTAINER)
+    option = plan(find_options(Goal(), with_docker(healthy())), OptionKind.CONTAINER)
     assert step_of(option, RunLane).lane == "cu130"
     assert RungName.TRAINS in option.proves
     assert not set(option.proves) & {limit.rung for limit in option.cannot_prove}

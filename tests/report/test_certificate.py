@@ -91,11 +91,12 @@ def test_the_certificate_on_a_terminal() -> None:
 
 
 def test_a_failed_certificate_names_the_next_command() -> None:
-    subject = replace(certificate(), verdict=Verdict.NOT_CERTIFIED, reasons=("garden: bad",))
-    step = next_step(subject, "my env")
+    command = Command(("splatfix", "certify", "--python", "my env"))
+    subject = replace(certificate(), verdict=Verdict.NOT_CERTIFIED, reasons=("garden: bad",), repeat=command)
+    step = next_step(subject)
     assert step is not None and step.command is not None
     assert step.command.argv == ("splatfix", "diagnose", "--python", "my env")
-    assert next_step(certificate(), None) is None
+    assert next_step(certificate()) is None
     lines = on_terminal(subject, width=80, next_steps=(step,)).splitlines()
     assert "    $ splatfix diagnose --python 'my env'" in lines[:6]
 

@@ -19,7 +19,6 @@ from typing import Any
 import jinja2
 from msgspec.structs import replace
 
-from splatfix.app.options import lanes
 from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
@@ -122,7 +121,7 @@ class Answer:
 def answer(machine: Machine) -> Answer:
     """What the page says of a machine."""
     facts = facts_of(machine)
-    return Answer(to_json(rank(Case(context=make_context(facts), lanes=lanes()))), plain_pip(facts))
+    return Answer(to_json(rank(Case(context=make_context(facts)))), plain_pip(facts))
 
 
 def plain_pip(facts: Facts) -> tuple[str, str]:

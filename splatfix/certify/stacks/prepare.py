@@ -39,7 +39,7 @@ ones 0.8 of its time (torch 2.13, measured). OpenMP threads that wait for one an
 _MOST_LISTED = 8
 
 
-def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> str:
+def choose_script(request: RehearseRequest, checkout: Checkout) -> str:
     """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options.
 
     Raises:
@@ -50,7 +50,7 @@ def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> 
         return Path(request.script).as_posix()
     trainers = find_trainers(root)
     options = {"--scene": request.scene, "--python": request.python, "--face": request.face or None}
-    words = ("splatfix", "certify", "--repo", str(folder), *typed, *value_options(options))
+    words = ("splatfix", "certify", "--repo", str(folder), *value_options(options))
     todo = tuple(run(*words, "--script", name) for name in trainers[:_MOST_LISTED])
     if request.script:
         raise SplatfixError.of("certify.no-such-script", checkout=folder, script=request.script, todo=todo)

@@ -11,9 +11,10 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Command, target_options
 from splatfix.core.versions import dotted
 from splatfix.knowledge.breakages import breakages
+from splatfix.knowledge.lanes import GpuNeed, Lane, load_lanes
 from splatfix.knowledge.torch_releases import build, build_runs_on
 from splatfix.model import Status
-from splatfix.model.option import LaneSummary, OptionKind, Plan, Request
+from splatfix.model.option import OptionKind, Plan, Request
 from splatfix.model.steps import EditSource, FetchWheel, Keep, PlannedEdit, Reason, RunLane
 from splatfix.plan.case import Case, not_applicable, without_rungs
 from splatfix.plan.tools import usable_python
@@ -127,8 +128,8 @@ def container(case: Case) -> Plan | Rejected:
     if "docker" not in machine.tools:
         return not_applicable("docker was not found on this machine")
     against: list[str] = []
-    for lane in case.lanes:
-        if not lane.gpu:
+    for lane in load_lanes().values():
+        if lane.gpu is not GpuNeed.REQUIRED:
             continue
         objection, unsure = _objection_to_lane(case, lane)
         if not objection:
@@ -138,10 +139,10 @@ def container(case: Case) -> Plan | Rejected:
             option = case.make_option(OptionKind.CONTAINER, (step,), (Reason(reason),), unsure)
             return without_rungs(option, [RungName.REPRODUCES], "the environment itself is not changed")
         against.append(f"lane {lane.name}: {objection}")
-    return not_applicable("; ".join(against) or "no lane with a GPU is defined")
+    return not_applicable("; ".join(against))
 
 
-def _objection_to_lane(case: Case, lane: LaneSummary) -> tuple[str, list[str]]:
+def _objection_to_lane(case: Case, lane: Lane) -> tuple[str, list[str]]:
     """Say why a lane does not serve the targets, or "" and what is not known about it."""
     release = build(lane.torch.rpartition("==")[2])
     if not case.here:

@@ -73,5 +73,5 @@ def find_lane(name: str) -> Lane:
     """
     lanes = load_lanes()
     if name not in lanes:
-        raise SplatfixError.of("containers.unknown-lane", name=name, lanes=lanes)
+        raise SplatfixError.of("knowledge.unknown-lane", name=name, lanes=lanes)
     return lanes[name]
