@@ -103,9 +103,6 @@ def load_overrides(path: Path) -> Overrides:
         raise KnowledgeError(
             f"The override file {path} must hold tables by name, for example [archs.archs.130]."
         )
-    failures = document.get("failures")
-    if isinstance(failures, dict):  # their names had underscores
-        document["failures"] = {name.replace("_", "-"): row for name, row in failures.items()}
     for name, changes in document.items():
         if name not in table_names():
             raise KnowledgeError(
@@ -141,29 +138,24 @@ def table(name: str) -> Mapping[str, Any]:
 
 def problem_in(name: str, document: Any) -> str:
     """In what a table first departs from its schema, as a sentence; "" where it does not."""
+    # fastjsonschema: one package of pure Python, imported only for --knowledge; jsonschema brings compiled ones along
     schemas: Any = importlib.import_module("fastjsonschema")
     try:
-        _validator(name)(document)
+        _validator(name)(document, name_prefix=name)
     except schemas.JsonSchemaValueException as error:
-        return _departure(".".join((name, *map(str, error.path[1:]))), error)
+        described = isinstance(error.definition, dict) and error.definition.get("description")
+        if described:
+            return f"{error.name} is {error.value!r}; it must be {described}."
+        return f"{error.message}."
     return ""
 
 
-def _departure(path: str, error: Any) -> str:
-    """What a validator's error means, for a value at this path of the table."""
-    schema: Mapping[str, Any] = {}
-    if isinstance(error.definition, dict):
-        schema = error.definition
-    if error.rule == "required":
-        missing = [key for key in schema["required"] if key not in error.value]
-        return f"{path} lacks {', '.join(missing)}."
-    if error.rule == "additionalProperties":
-        known = schema["properties"]
-        extra = next(key for key in error.value if key not in known)
-        return f"{path} has {extra!r}, which means nothing there. Known: {', '.join(known)}."
-    if error.rule == "propertyNames":
-        return f"{path} has a row whose key is not {_describe(schema['propertyNames'])}."
-    return f"{path} is {error.value!r}; it must be {_describe(schema)}."
+@cache
+def _validator(name: str) -> Callable[..., Any]:
+    whole = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    schema = {"$defs": whole["$defs"], **whole["properties"][name]}
+    validate: Callable[..., Any] = importlib.import_module("fastjsonschema").compile(schema)
+    return validate
 
 
 def cached(build: Callable[[], T]) -> Callable[[], T]:
@@ -232,35 +224,6 @@ def _read(path: Path) -> Mapping[str, Any]:
     # by the plain decoder: the guards of parse_json are for strangers' files
     document: Mapping[str, Any] = json.loads(text)
     return document
-
-
-@cache
-def _schema() -> Mapping[str, Any]:
-    schema: Mapping[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    return schema
-
-
-@cache
-def _validator(name: str) -> Callable[[Any], Any]:
-    # fastjsonschema: one package of pure Python, imported only for --knowledge; jsonschema brings compiled ones along
-    schema = {"$defs": _schema()["$defs"], **_schema()["properties"][name]}
-    validate: Callable[[Any], Any] = importlib.import_module("fastjsonschema").compile(schema)
-    return validate
-
-
-def _describe(schema: Mapping[str, Any]) -> str:
-    """What a schema asks for, in words."""
-    if "$ref" in schema:
-        return _describe(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
-    if "description" in schema:
-        return str(schema["description"])
-    if "anyOf" in schema:
-        return " or ".join(_describe(part) for part in schema["anyOf"])
-    if "enum" in schema:
-        return f"one of {', '.join(map(str, schema['enum']))}"
-    if schema.get("type") == "array":
-        return f"a list, each {_describe(schema['items'])}"
-    return "a table"
 
 
 def _merge(ours: Any, theirs: Any) -> Any:
