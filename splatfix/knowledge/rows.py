@@ -4,7 +4,6 @@ A row may hold more than its struct has: notes and marks that are there for peop
 ``schema.json`` to say, so that here nothing is checked again.
 """
 
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import fields
+from packaging.specifiers import SpecifierSet
 
 from splatfix.core.step import Step, step_of
 from splatfix.knowledge.tables import pair, source_of, table, version
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -> T:
-    """A row as a struct, each field from what has its name; one that the row lacks takes its default.
+    """A row as a struct, each field from what has its name in data files; one that the row lacks takes its default.
 
     Args:
         where: table, section and key of the row, for errors.
@@ -38,17 +38,19 @@ def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -
 
 
 def _struct(kind: Any, row: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    values = {name: read(row[name]) for name, read in _readers(kind) if name in row and name not in given}
+    values = {
+        field: read(row[name]) for field, name, read in _readers(kind) if name in row and field not in given
+    }
     return kind(**values, **given)
 
 
 @cache
-def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    return tuple((item.name, _reader(item.type)) for item in fields(kind))
+def _readers(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+    return tuple((item.name, item.encode_name, _reader(item.type)) for item in fields(kind))
 
 
 _BY_KIND: dict[Any, Any] = {tuple[int, int]: pair, tuple[int, ...]: version, float: float}
-_BY_KIND |= {re.Pattern: re.compile, Step: step_of}
+_BY_KIND |= {SpecifierSet: SpecifierSet, Step: step_of}
 
 
 @cache

@@ -144,7 +144,7 @@ def problem_in(name: str, document: Any) -> str:
         _validator(name)(document, name_prefix=name)
     except schemas.JsonSchemaValueException as error:
         described = isinstance(error.definition, dict) and error.definition.get("description")
-        if described:
+        if described and not isinstance(error.value, dict):
             return f"{error.name} is {error.value!r}; it must be {described}."
         return f"{error.message}."
     return ""
