@@ -337,7 +337,7 @@ def test_the_api_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -
         compiled = archive.read(f"{dropin.module}/_C.py").decode()
     row = variant(dropin.serves[0])
     assert row is not None
-    assert explain_mismatch(row.key, Traits(settings=shown.settings, forward=shown.forward)) == ()
+    assert not explain_mismatch(row.key, Traits(settings=shown.settings, forward=shown.forward))
     assert shown.forward_required == 3 and shown.settings_defaults == 0
     for export in row.exports:
         assert f"def {export}(" in compiled or f"import {export}" in compiled, export

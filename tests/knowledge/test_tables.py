@@ -155,7 +155,7 @@ def read_everything() -> None:
     for row in torch_releases.releases():
         [torch_releases.wheel_obstacle(item, python=(3, 11), glibc=(2, 35)) for item in row.builds]
     toolkits.provision(13), toolkits.recipe("13.0"), toolkits.cuda_of_torch("2.11")
-    stacks.identify("simple_knn", stacks.Traits()), stacks.lookalike("simple-knn")
+    stacks.best_matches("simple_knn", stacks.Traits()), stacks.lookalike("simple-knn")
     host_compilers.limits((12, 8)), host_compilers.library_unreadable((11, 5), 11)
     host_compilers.oldest_gcc_of_torch("2.9"), host_compilers.compiler_check_skipped("2.9.1", None)
     breakages.breakages(), failures.failure_classes(), failures.explain_message("error", "compiler")
