@@ -51,7 +51,6 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "build runs on": lambda torch, tag, gpu, *place: torch_releases.how_build_runs(
         torch_releases.build(torch, tag), A(gpu), *place
     ),
-    "runs": lambda torch, tag, gpu: torch_releases.build_runs_on(torch_releases.build(torch, tag), A(gpu)),
     "CUDA of build": lambda *asked: (found := torch_releases.build(*asked)) and found.cuda,
     "release": lambda torch: (found := torch_releases.release(torch)) and found.release,
     "best builds for": best_builds_for,
@@ -64,7 +63,6 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "provisionable": toolkits.provisionable,
     "compare": cpp_extension.compare,
     "version": parse_version,
-    "place": torch_releases.place,
     "new C++ ABI": torch_releases.cxx11_abi,
     "wheel fits free-threaded": lambda platform, tag: tag_fits(
         tag, WheelTarget((3, 13), platform, free_threaded=True)

@@ -104,7 +104,7 @@ def test_new_rows_and_changed_fields(tmp_path: Path) -> None:
         assert parse_target("GeForce RTX 6090") == arch
         assert cuda_level_of_driver("640.10") == (14, 0)
         found = build("2.15.0", "cu126")
-        assert found.index_verified and Arch(6, 0) in found.code["linux-x86_64"].cubins
+        assert found.index_verified and Arch(6, 0) in found.code().cubins
     assert arch_info(arch) is None
     assert cuda_level_of_driver("640.10") is None
     found = build("2.15.0", "cu126")

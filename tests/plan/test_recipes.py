@@ -28,7 +28,6 @@ from .machines import (
     with_submodules,
 )
 
-
 RECIPES: list[StackRecipe] = [recipe(item.key) for item in stacks()]  # type: ignore[misc]
 
 

@@ -30,7 +30,7 @@ from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.drivers import cuda_level_of_driver, source_of_floors
 from splatfix.knowledge.stacks import recipe, variant
 from splatfix.knowledge.tables import source_of, table
-from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
+from splatfix.knowledge.torch_releases import TorchBuild, how_build_runs, releases
 from splatfix.model import Fact, Facts
 from splatfix.plan import rank
 from splatfix.plan.case import Case
@@ -137,7 +137,7 @@ def plain_pip(facts: Facts) -> tuple[str, str]:
     build: TorchBuild = next(item for item in release.builds if item.tag == release.pypi_linux_default)
     name = f"pip install torch brings {build.torch.removesuffix('.*')} {build.tag}"
     (arch,) = case.context.archs
-    if build_runs_on(build, arch, "linux", facts.machine.machine) is False:
+    if how_build_runs(build, arch, "linux", facts.machine.machine) == "no":
         return f"{name}, which has no code for {arch.sm}", build.source
     objection = case.driver_objection(".".join(map(str, build.cuda)))
     source = source_of_floors(build.cuda, ())
