@@ -10,16 +10,17 @@ from msgspec.structs import replace
 
 from splatfix.core.toml import table_beside
 from splatfix.knowledge.faces import (
+    ARGUMENTS,
     BASE_ARGUMENTS,
     REQUIRED,
     UNREAD,
     DeclaredFace,
     declare,
-    role_of_argument,
+    instead_of,
     role_of_result,
 )
 from splatfix.knowledge.rows import decode
-from splatfix.knowledge.stacks import Variant, variant, variants
+from splatfix.knowledge.stacks import variant, variants
 
 
 class Dropin(Struct, frozen=True):
@@ -136,7 +137,7 @@ def declared_dropin(face: DeclaredFace) -> Dropin:
     """The drop-in with a face that no table lists: the rasterizer's kernels behind it."""
     # what tells it from others of its name, beside the image and radii
     beside = [role for role in face.results if role not in ("color", "radii", UNREAD)]
-    roles = (role_of_argument(name) for name in face.forward[REQUIRED:] if name not in BASE_ARGUMENTS)
+    roles = (ARGUMENTS[name] for name in face.forward[REQUIRED:] if name not in BASE_ARGUMENTS)
     beside += [role for role in roles if role != "features"]
     variant_name = "+".join(beside) or "declared"
     if any(row.get("variant") == variant_name for row in _TABLE["dropin"]):
@@ -165,7 +166,7 @@ def face_of(dropin: Dropin) -> Face:
             settings_defaults=declared.settings_defaults,
             forward=declared.forward,
             forward_required=declared.forward_required,
-            returns=None if declared.instead[0] else len(declared.results),
+            returns=None if instead_of(declared.settings)[0] else len(declared.results),
             functions={
                 "GaussianRasterizer.markVisible": None,
                 "GaussianRasterizer.visible_filter": ("means3D", "scales", "rotations", "cov3D_precomp"),
@@ -192,14 +193,6 @@ def face_of(dropin: Dropin) -> Face:
     )
 
 
-def face_of_variant(row: Variant) -> Face:
-    """How a rasterizer is called, by the tables of its sources."""
-    returns = None
-    if row.returns is not None:
-        returns = len(row.returns)
-    return Face(settings=row.settings, forward=row.forward, returns=returns)
-
-
 def is_rasterizer(module: str) -> bool:
     """By its name: ``diff_surfel_rasterization``, ``r3dg_rasterization``, ``diff_gauss``, ``gsplat``."""
     return "raster" in module or module.startswith(("diff_gauss", "gsplat"))
@@ -218,11 +211,6 @@ def dropin_of(distribution: str, variant_name: str = "") -> Dropin:
 def known_names() -> str:
     """What can be replaced, in a sentence."""
     return ", ".join(dropin.name for dropin in DROPINS)
-
-
-def refusal(variant_key: str) -> str | None:
-    """Why nothing replaces this variant; None when something does, or when it is not known."""
-    return IRREPLACEABLE_VARIANTS.get(variant_key)
 
 
 def refusals() -> frozenset[str]:

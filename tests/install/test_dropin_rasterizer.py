@@ -16,7 +16,7 @@ from splatfix.core.step import commands
 from splatfix.facts.checkout import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
-from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, face_of, refusal
+from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE_VARIANTS, Dropin, dropin_for_variant, face_of
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
 from tests.cli.conftest import Document
@@ -368,7 +368,7 @@ def test_every_rasterizer_variant_is_served_or_refused() -> None:
     assert declared == {"diff-gauss"}
     for row in variants():
         if row.kind == "rasterizer" and row.key not in declared:
-            assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
+            assert (dropin_for_variant(row.key) is None) == (row.key in IRREPLACEABLE_VARIANTS), row.key
 
 
 STACKS = (f"{NAME}@gof", f"{NAME}@rade", "diff-plane-rasterization", "diff_triangle_rasterization", "effrdel")
