@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, total_ordering
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -140,16 +140,6 @@ class ArchInfo(Struct, frozen=True):
     """First toolkit of each variant letter."""
 
 
-class _Rules(Struct, frozen=True):
-    """Which cubins run beyond, or not up to, "same major and no newer minor"."""
-
-    families: Mapping[int, frozenset[int]]
-    excluded: Mapping[int, frozenset[int]]
-    only_on: Mapping[int, frozenset[int]]
-    sbsa_code: frozenset[int]
-    sbsa_from: tuple[int, int]
-
-
 @cached
 def _archs() -> Mapping[int, ArchInfo]:
     rows = sorted((int(number), row) for number, row in table("archs")["archs"].items())
@@ -157,24 +147,6 @@ def _archs() -> Mapping[int, ArchInfo]:
         number: decode(ArchInfo, row, f"archs.archs.{number}", arch=Arch(*pair(row["cc"])))
         for number, row in rows
     }
-
-
-@cached
-def _rules() -> _Rules:
-    document = table("archs")
-    sbsa = document["sbsa_unified"]
-    return _Rules(
-        families=_devices(document["families"], "members"),
-        excluded=_devices(document["device_exclusions"], "not_on"),
-        only_on=_devices(document["only_on"], "devices"),
-        sbsa_code=frozenset(sbsa["code"]),
-        sbsa_from=pair(sbsa["min_build_cuda"]),
-    )
-
-
-def _devices(rows: Mapping[str, Any], field: str) -> dict[int, frozenset[int]]:
-    """Device numbers by the number of the code they are listed for."""
-    return {int(code): frozenset(row[field]) for code, row in rows.items()}
 
 
 @cached
@@ -208,7 +180,8 @@ def newest_toolkit() -> tuple[int, int]:
 
 def family_of(code: Arch) -> frozenset[int]:
     """Device numbers that ``f`` code of this architecture runs on; a number that has no row forms its own family."""
-    return _rules().families.get(code.number, frozenset({code.number}))
+    row = table("archs")["families"].get(str(code.number))
+    return frozenset(row["members"] if row else {code.number})
 
 
 def cubin_runs_on(cubin: Arch, device: Arch, *, build_cuda: tuple[int, int] | None = None) -> bool:
@@ -220,19 +193,25 @@ def cubin_runs_on(cubin: Arch, device: Arch, *, build_cuda: tuple[int, int] | No
 
     Source: CUDA Blackwell compatibility guide; torch's DEVICE_REQUIREMENT (2.15), which a test holds against this.
     """
-    rules = _rules()
-    only = rules.only_on.get(cubin.number)
+    rules, number = table("archs"), str(cubin.number)
+    # beyond, or not up to, "same major and no newer minor"
+    only = rules["only_on"].get(number, {}).get("devices", ())
+    excluded = rules["device_exclusions"].get(number, {}).get("not_on", ())
+    unified = rules["sbsa_unified"]
+    if cubin.variant == "f":
+        return device.number in family_of(cubin) or device.number in only
     if cubin.variant:
-        partners = frozenset({cubin.number})
-        if cubin.variant == "f":
-            partners = family_of(cubin)
-        return device.number in partners or (only is not None and device.number in only)
+        return device.number == cubin.number or device.number in only
     newer_minor = device.major == cubin.major and device.minor >= cubin.minor
-    if build_cuda is not None and build_cuda >= rules.sbsa_from and cubin.number in rules.sbsa_code:
+    if (
+        build_cuda is not None
+        and build_cuda >= pair(unified["min_build_cuda"])
+        and cubin.number in unified["code"]
+    ):
         return newer_minor
-    if only is not None:
+    if only:
         return device.number in only
-    return newer_minor and device.number not in rules.excluded.get(cubin.number, frozenset())
+    return newer_minor and device.number not in excluded
 
 
 def ptx_runs_on(ptx: Arch, device: Arch) -> bool:

@@ -32,9 +32,8 @@ class KnowledgeError(ValueError):
 
 
 class Overrides(Struct, frozen=True, eq=False):
-    """The tables of a user's override file, by table name, ready to be laid over ours."""
+    """The tables that a user's override file changes, by name, with its rows laid over ours."""
 
-    path: Path
     tables: Mapping[str, Mapping[str, Any]]
 
 
@@ -103,23 +102,23 @@ def load_overrides(path: Path) -> Overrides:
         raise KnowledgeError(
             f"The override file {path} must hold tables by name, for example [archs.archs.130]."
         )
+    tables = {}
     for name, changes in document.items():
         if name not in table_names():
             raise KnowledgeError(
                 f"The override file {path} names the table {name!r}, which does not exist. "
                 f"Tables: {', '.join(table_names())}."
             )
-        if problem := problem_in(name, _merge(_shipped(name), changes)):
+        tables[name] = _merge(_shipped(name), changes)
+        if problem := problem_in(name, tables[name]):
             raise KnowledgeError(f"The override file {path} cannot be used: {problem}")
-    return Overrides(path, document)
+    return Overrides(tables)
 
 
 @contextmanager
-def using(extra: Overrides | Path | None) -> Iterator[None]:
-    """Answer every question inside the block with a user's overrides laid over our tables (None: ours alone)."""
-    if isinstance(extra, Path):
-        extra = load_overrides(extra)
-    token = _active.set(extra)
+def using(extra: Path) -> Iterator[None]:
+    """Answer every question inside the block with the overrides of a user's file laid over our tables."""
+    token = _active.set(load_overrides(extra))
     try:
         yield
     finally:
@@ -128,12 +127,10 @@ def using(extra: Overrides | Path | None) -> Iterator[None]:
 
 def table(name: str) -> Mapping[str, Any]:
     """One data file as plain data, with the active overrides laid over it."""
-    shipped = _shipped(name)
     overrides = _active.get()
-    if overrides is None or name not in overrides.tables:
-        return shipped
-    merged: Mapping[str, Any] = _merge(shipped, overrides.tables[name])
-    return merged
+    if overrides is not None and name in overrides.tables:
+        return overrides.tables[name]
+    return _shipped(name)
 
 
 def problem_in(name: str, document: Any) -> str:

@@ -51,21 +51,14 @@ def provision(cuda_major: int) -> Provision | None:
     return decode(Provision, row, f"toolkits.majors.{cuda_major}")
 
 
-def provisionable(cuda_major: int) -> bool | None:
-    """Whether pip alone brings a compiler of this CUDA major; None: not known."""
-    offer = provision(cuda_major)
-    if offer is None:
-        return None
-    return offer.compiler
-
-
 def recipe(cuda: str, platform: str = "linux") -> WheelToolkit | None:
     """The toolkit wheels for a CUDA version: ``13.0.2`` exactly, ``13.0`` in its newest update; None: there are none.
 
     Take the version that torch itself depends on (``cuda_of_torch``), so that headers and runtime agree.
     """
     version = parse_version(cuda)
-    if not provisionable(version[0]):
+    offer = provision(version[0])
+    if offer is None or not offer.compiler:
         return None
     if len(version) < 3:
         cuda = f"{cuda}.*"

@@ -60,8 +60,7 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "releases for": lambda gpu, how: tuple(
         sorted({item.build.release for item in torch_releases.builds_for_arch(A(gpu), **how)})
     ),
-    "provisionable": toolkits.provisionable,
-    "compare": cpp_extension.compare,
+    "provisionable": lambda major: (offer := toolkits.provision(major)) and offer.compiler,
     "version": parse_version,
     "new C++ ABI": torch_releases.cxx11_abi,
     "wheel fits free-threaded": lambda platform, tag: tag_fits(
