@@ -283,14 +283,8 @@ def parse_requested(texts: Iterable[str]) -> tuple[RequestedTarget, ...]:
     Raises:
         ValueError: as :func:`parse_target`.
     """
-    requested: dict[RequestedTarget, None] = {}
-    for text in texts:
-        for part in split_targets(text):
-            if part.lower() == str(AUTO):
-                requested[AUTO] = None
-            else:
-                requested[parse_target(part)] = None
-    return tuple(requested)
+    parts = [part for text in texts for part in split_targets(text)]
+    return tuple(dict.fromkeys(AUTO if part.lower() == str(AUTO) else parse_target(part) for part in parts))
 
 
 def parse_target(text: str) -> Arch:
@@ -331,14 +325,20 @@ def _candidates(text: str) -> dict[Arch, str]:
     product = _product(name)
     if product is not None:
         return {product[0]: ""}
-    return _generation(name) or _models(_LINE.sub("", name))
-
-
-def _models(number: str) -> dict[Arch, str]:
-    """The architectures of the products that have this model number (``5080``, ``a6000``), each with one of their names."""
     candidates: dict[Arch, str] = {}
-    if len(number) < 2:  # a single sign is part of nearly every name
+    # a generation by NVIDIA's name (blackwell, ada) or its number (12), or a line of products whose name alone tells none
+    word = name.lower()
+    for info in _archs().values():
+        names = re.findall(r"\w+", info.name.partition("(")[0].lower())
+        titans = [gpu for gpu in info.gpus if "Titan" in gpu]
+        if word in (info.name.lower(), *names, str(info.arch.major)):
+            candidates[info.arch] = ", ".join(info.gpus[:3])
+        elif word == "titan" and titans:
+            candidates[info.arch] = ", ".join(titans)
+    number = _LINE.sub("", name)
+    if candidates or len(number) < 2:  # a single sign is part of nearly every name
         return candidates
+    # the products of this model number (5080, a6000)
     for full_name in _FULL_NAMES:
         name = full_name.format(number)
         product = _product(name)
@@ -365,20 +365,3 @@ def _help(text: str) -> str:
         )
     names = ", ".join(arch.sm for arch in known_archs() if arch.number >= _SHOWN_FROM)
     return f"{text!r} is not a GPU that splatfix knows. Use {names}, an older one, or a product such as 'RTX 5080'."
-
-
-def _generation(text: str) -> dict[Arch, str]:
-    """The architectures of a generation by NVIDIA's name (``blackwell``, ``ada``) or by its number (``12``), with GPUs.
-
-    Also those of a line of products whose name alone tells none (``titan``).
-    """
-    name = text.lower()
-    archs: dict[Arch, str] = {}
-    for info in _archs().values():
-        names = re.findall(r"\w+", info.name.partition("(")[0].lower())
-        titans = [gpu for gpu in info.gpus if "Titan" in gpu]
-        if name in (info.name.lower(), *names, str(info.arch.major)):
-            archs[info.arch] = ", ".join(info.gpus[:3])
-        elif name == "titan" and titans:
-            archs[info.arch] = ", ".join(titans)
-    return archs
