@@ -95,33 +95,17 @@ class Face(Struct, frozen=True):
     """What else it has, with the parameters: ``compute_relocation``, ``GaussianRasterizer.markVisible``."""
 
 
-_RASTERIZER_NOTE = (
-    "plain PyTorch, for small scenes: far slower than CUDA, the same image within rounding; gradients are the derivative, also "
-    "where the CUDA kernel's are not (scale_modifier, antialiasing, kernel_size), unless SPLATFIX_UPSTREAM_GRADIENTS=1"
-)
-
-
 _PARTS_OF_FACES = ("rasterizer", "gaussians", "faces")
 
 
 def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     module = row["module"]
-    folder = module.replace(".", "/")
-    notes = []
-    if "rasterizer" in row["parts"]:
-        notes.append(_RASTERIZER_NOTE)
-    if "note" in row:
-        notes.append(row["note"])
-    files: dict[str, list[str]] = {"kernels": [], "cuda": []}
-    for part in row["parts"]:
-        for kind, names in files.items():
-            names += parts[part].get(kind, ())
-    made: Dropin = decode(
-        Dropin,
-        {"api": f"{folder}/__init__.py", "distribution": module.replace("_", "-"), **row, **files},
-        f"dropins.{module}",
-        note="; ".join(notes),
-    )
+    made_of = [parts[part] for part in row["parts"]]
+    files = {kind: [file for part in made_of for file in part.get(kind, ())] for kind in ("kernels", "cuda")}
+    api, distribution = f"{module.replace('.', '/')}/__init__.py", module.replace("_", "-")
+    note = "; ".join(item["note"] for item in (*made_of, row) if "note" in item)
+    whole = {"api": api, "distribution": distribution, **row, **files, "note": note}
+    made: Dropin = decode(Dropin, whole, f"dropins.{module}")
     if "faces" in row["parts"] and made.serves:
         face = variant(made.serves[0])
         assert face and face.settings is not None and face.forward is not None and face.returns is not None
@@ -156,12 +140,12 @@ IRREPLACEABLE: Mapping[str, str] = _TABLE["irreplaceable"]
 
 def face_of(dropin: Dropin) -> Face:
     """How a drop-in is called."""
-    if dropin.declared:
-        declared = dropin.declared
-        # by names that a table gives them; of others the roles were read from the callers themselves
-        row = variant(dropin.serves[0]) if dropin.serves else None
+    row = variant(dropin.serves[0]) if dropin.serves else None
+    # by names that a table gives them; of others the roles were read from the callers themselves
+    values = (row and row.returns) or ()
+    if declared := dropin.declared:
         return Face(
-            values=row.returns or () if row else (),
+            values=values,
             settings=declared.settings,
             settings_defaults=declared.settings_defaults,
             forward=declared.forward,
@@ -172,7 +156,6 @@ def face_of(dropin: Dropin) -> Face:
                 "GaussianRasterizer.visible_filter": ("means3D", "scales", "rotations", "cov3D_precomp"),
             },
         )
-    row = variant(dropin.serves[0]) if dropin.serves else None
     if row is None or row.forward is None:
         return Face(functions=dropin.functions)
     names = [f"{row.rasterizer_class}.{method}" for method in row.methods]
@@ -182,7 +165,6 @@ def face_of(dropin: Dropin) -> Face:
     # the package itself passes this one on
     if "compute_relocation" in row.exports:
         names += ["_C.compute_relocation", "compute_relocation"]
-    values = row.returns or ()
     return Face(
         settings=row.settings,
         forward=row.forward,

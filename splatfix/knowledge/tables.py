@@ -48,38 +48,7 @@ def table_names() -> tuple[str, ...]:
 def load_overrides(path: Path) -> Overrides:
     """Read a user's override file (TOML, or JSON when the name ends in ``.json``).
 
-    The file mirrors the data files: table name, section, row key, fields. A row that we have is extended or
-    overridden field by field, a new row is added; lists are replaced whole. For example, to teach splatfix a
-    GPU architecture, a driver branch, a torch build and a breakage that appeared after this release::
-
-        [archs.archs.130]
-        cc = [13, 0]
-        name = "Example"
-        gpus = ["RTX 6090"]
-        first_toolkit = [14, 0]
-        last_toolkit = false        # false stands for "none" (TOML has no null)
-        tegra = false
-        variants = {}
-        verified = true
-        source = "release notes of CUDA 14.0"
-
-        [drivers.driver_levels.640]
-        cuda = [14, 0]
-        verified = true
-        source = "nvidia-smi here"
-
-        [torch_releases.releases."2.15".builds.cu126]
-        index_verified = true       # pip found it
-
-        [breakages.cstdint.when]
-        gcc = ">=14"
-
-    or, to have wheels come from a mirror of PyTorch's index::
-
-        [torch_releases]
-        index_url = "https://mirror.example/whl/{tag}"
-
-    Use it with ``using``.
+    It mirrors the data files: table name, section, row key, fields; ``docs/extending.md`` shows one.
 
     Raises:
         KnowledgeError: the file cannot be read, names a table that does not exist, or makes a table depart from its
