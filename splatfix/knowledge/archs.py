@@ -143,10 +143,7 @@ class ArchInfo(Struct, frozen=True):
 @cached
 def _archs() -> Mapping[int, ArchInfo]:
     rows = sorted((int(number), row) for number, row in table("archs")["archs"].items())
-    return {
-        number: decode(ArchInfo, row, f"archs.archs.{number}", arch=Arch(*pair(row["cc"])))
-        for number, row in rows
-    }
+    return {number: decode(ArchInfo, row, arch=Arch(*pair(row["cc"]))) for number, row in rows}
 
 
 @cached

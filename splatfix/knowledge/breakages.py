@@ -151,7 +151,7 @@ def _breakages() -> Mapping[str, Breakage]:
             if "uses" in row:
                 summary = "{file}:{line} does not run with {cause}: {text}"
             parts["check"] = {"summary": summary, **row["check"]}
-        known[key] = decode(Breakage, {**row, **parts}, f"breakages.{key}", key=key)
+        known[key] = decode(Breakage, {**row, **parts}, key=key)
     return known
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from splatfix.knowledge.archs import Arch
-from splatfix.knowledge.rows import decode
+from splatfix.knowledge.rows import row_of
 from splatfix.knowledge.tables import Version, cached, pair, parse_version, source_of, table, version
 
 Platform = Literal["linux", "windows"]
@@ -148,7 +148,4 @@ def meaning_of_xid(code: int) -> str | None:
 
 def start_failure(code: int) -> StartFailure | None:
     """What a code of ``cuInit`` means; None for one that is not in the table."""
-    row = table("drivers")["cuda_start"].get(str(code))
-    if row is None:
-        return None
-    return decode(StartFailure, row, f"drivers.cuda_start.{code}")
+    return row_of(StartFailure, "drivers", "cuda_start", str(code))

@@ -105,7 +105,7 @@ def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     api, distribution = f"{module.replace('.', '/')}/__init__.py", module.replace("_", "-")
     note = "; ".join(item["note"] for item in (*made_of, row) if "note" in item)
     whole = {"api": api, "distribution": distribution, **row, **files, "note": note}
-    made: Dropin = decode(Dropin, whole, f"dropins.{module}")
+    made: Dropin = decode(Dropin, whole)
     if "faces" in row["parts"] and made.serves:
         face = variant(made.serves[0])
         assert face and face.settings is not None and face.forward is not None and face.returns is not None

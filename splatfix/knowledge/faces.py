@@ -48,7 +48,7 @@ class KnownAddress(Struct, frozen=True):
     """Why nothing replaces it."""
 
 
-_ADDRESSES = [decode(KnownAddress, row, "faces.address") for row in _TABLE["address"]]
+_ADDRESSES = [decode(KnownAddress, row) for row in _TABLE["address"]]
 _REPOSITORY = re.compile(r"[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?(?:@[\w./-]+)?(?:#.*)?")
 
 

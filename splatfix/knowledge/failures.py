@@ -83,7 +83,7 @@ def failures() -> Mapping[str, Failure]:
         # one without a rank is no class of the vocabulary
         given = {"key": name, "failure_class": name if row.get("rank") else ""}
         messages = [{**message, **given} for message in row.get("message", ())]
-        known[name] = decode(Failure, {**row, "message": messages}, f"failures.{name}", name=name)
+        known[name] = decode(Failure, {**row, "message": messages}, name=name)
     for record in breakages():
         name = record.failure_class or record.key
         failure = known.get(name) or Failure(name, why=record.symptom, sources=record.sources)

@@ -21,23 +21,12 @@ from splatfix.knowledge.tables import pair, source_of, table, version
 T = TypeVar("T")
 
 
-def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -> T:
+def decode(kind: type[T], row: Mapping[str, Any], /, **given: Any) -> T:
     """A row as a struct, each field from what has its name in data files; one that the row lacks takes its default.
 
     Args:
-        where: table, section and key of the row, for errors.
         given: fields that are not in the row, or not as they should be.
-
-    Raises:
-        ValueError: with the place of the row that does not fit.
     """
-    try:
-        return typing.cast(T, _struct(kind, row, given))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _struct(kind: Any, row: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     values = {
         field: read(row[name]) for field, name, read in _readers(kind) if name in row and field not in given
     }
@@ -72,7 +61,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     if hasattr(kind, "parse"):  # an architecture
         return lambda data: kind.parse(data)
     if isinstance(kind, type) and issubclass(kind, Struct):
-        return lambda data: _struct(kind, data, {})
+        return lambda data: decode(kind, data)
     return kind if isinstance(kind, type) and issubclass(kind, Enum) else lambda data: data
 
 
@@ -82,11 +71,20 @@ def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:
     Args:
         key: the field that takes the row's key, where one does.
     """
-    decoded = {}
-    for row_key, row in table(name)[section].items():
-        given = {key: row_key} if key else {}
-        # a word of the table's own list of sources, or a source in words
-        if "source" in kind.__annotations__:
-            given["source"] = source_of(name, row)
-        decoded[row_key] = decode(kind, row, f"{name}.{section}.{row_key}", **given)
-    return decoded
+    return {row_key: _row(kind, name, row, row_key, key) for row_key, row in table(name)[section].items()}
+
+
+def row_of(kind: type[T], name: str, section: str, row_key: str, key: str = "") -> T | None:
+    """One of these rows; None where the table lacks it."""
+    row = table(name)[section].get(row_key)
+    if row is None:
+        return None
+    return _row(kind, name, row, row_key, key)
+
+
+def _row(kind: type[T], name: str, row: Mapping[str, Any], row_key: str, key: str) -> T:
+    given = {key: row_key} if key else {}
+    # a word of the table's own list of sources, or a source in words
+    if "source" in kind.__annotations__:
+        given["source"] = source_of(name, row)
+    return decode(kind, row, **given)

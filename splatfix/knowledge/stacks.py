@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct, field
 
 from splatfix.core.words import counted
-from splatfix.knowledge.rows import decode, rows
-from splatfix.knowledge.tables import cached, table
+from splatfix.knowledge.rows import row_of, rows
+from splatfix.knowledge.tables import cached
 
 
 class Lookalike(Struct, frozen=True):
@@ -29,10 +29,7 @@ class Lookalike(Struct, frozen=True):
 def lookalike(name: str) -> Lookalike | None:
     """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
     key = name.lower().replace("_", "-")
-    row = table("stacks")["lookalikes"].get(key)
-    if row is None:
-        return None
-    return decode(Lookalike, row, f"stacks.lookalikes.{key}", name=key)
+    return row_of(Lookalike, "stacks", "lookalikes", key, "name")
 
 
 class Stack(Struct, frozen=True):

@@ -117,8 +117,7 @@ def _releases() -> Mapping[tuple[int, int], TorchRelease]:
             source = source_of("torch_releases", build)
             given = {"release": name, "tag": tag, "source": source, "newest": row.get("newest", "")}
             builds.append({**build, **given})
-        where = f"torch_releases.releases.{name}"
-        known[pair(name)] = decode(TorchRelease, {**row, "builds": builds}, where, release=name)
+        known[pair(name)] = decode(TorchRelease, {**row, "builds": builds}, release=name)
     return dict(sorted(known.items()))
 
 

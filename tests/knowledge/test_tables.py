@@ -28,7 +28,6 @@ from splatfix.knowledge import (
 )
 from splatfix.knowledge.archs import arch_info, cubin_runs_on, known_archs, newest_toolkit, toolkit_supports
 from splatfix.knowledge.drivers import cuda_level_of_driver
-from splatfix.knowledge.imports import repository_of
 from splatfix.knowledge.tables import DATA, SCHEMA, parse_version, problem_in, table
 from splatfix.knowledge.torch_releases import build
 from tests.hostile.bad_files import bad_files
@@ -129,13 +128,6 @@ def test_missing_file_and_broken_json(tmp_path: Path) -> None:
     (tmp_path / "y.json").write_text("{")
     with pytest.raises(KnowledgeError, match="is not valid JSON"):
         load_overrides(tmp_path / "y.json")
-
-
-def test_a_row_that_does_not_fit_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the schema did not see: our own rows are not held to it when they are read."""
-    monkeypatch.setattr("splatfix.knowledge.imports.table", lambda _: {"repositories": {"x": {}}})
-    with pytest.raises(ValueError, match=r"^imports\.repositories\.x: "):
-        repository_of("x")
 
 
 def test_what_is_no_version() -> None:
