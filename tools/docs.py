@@ -63,7 +63,8 @@ def main(out: Path) -> None:
 def explained(sentence: str) -> str:
     """How often ``explain`` is right, as the record has it."""
     record = json.loads((RECORDS / "explain.json").read_text(encoding="utf-8"))
-    return jinja2.Template(sentence, trim_blocks=True, lstrip_blocks=True).render(record).strip()
+    template = jinja2.Template(sentence, trim_blocks=True, lstrip_blocks=True)
+    return str(template.render(record)).strip()
 
 
 def kernel_record() -> str:

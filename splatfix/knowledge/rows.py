@@ -21,7 +21,7 @@ from splatfix.knowledge.tables import pair, source_of, table, version
 T = TypeVar("T")
 
 
-def decode(kind: type[T], row: Mapping[str, Any], /, **given: Any) -> T:
+def decode(kind: Callable[..., T], row: Mapping[str, Any], /, **given: Any) -> T:
     """A row as a struct, each field from what has its name in data files; one that the row lacks takes its default.
 
     Args:

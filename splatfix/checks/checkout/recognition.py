@@ -155,10 +155,10 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
     differing: list[str] = []
     for (file, function, module), calls in islice(alternatives(checkout.calls).items(), _MOST_COMPARED):
         faces = []
-        for known in variants:
-            if known.module == module:
-                returns = None if known.returns is None else len(known.returns)
-                faces.append(Face(settings=known.settings, forward=known.forward, returns=returns))
+        for needed in variants:
+            if needed.module == module:
+                returns = None if needed.returns is None else len(needed.returns)
+                faces.append(Face(settings=needed.settings, forward=needed.forward, returns=returns))
         if not faces:
             continue
         problems = min((differences(call, face) for call in calls for face in faces), key=len)
