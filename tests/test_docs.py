@@ -17,7 +17,7 @@ from splatfix.cli import app
 from splatfix.context import make_context
 from splatfix.core.step import commands
 from splatfix.core.toml import parse_toml
-from splatfix.knowledge import using
+from splatfix.knowledge import load_overrides, using
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.lanes import find_lane
 from tests.plan.machines import TORCH, machine
@@ -123,6 +123,12 @@ def test_the_check_of_the_page_finds_what_it_looks_for(monkeypatch: pytest.Monke
         findings = list(check.function(make_context(facts), check))
         assert [finding.status.value for finding in findings] == ["fail"] * fails
         assert all(commands(finding.remedy) for finding in findings)
+
+
+def test_the_rows_of_the_page_can_be_laid_over_the_tables(tmp_path: Path) -> None:
+    for text in examples("toml", "A row that this release lacks"):
+        (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+        load_overrides(tmp_path / "mine.toml")
 
 
 def test_the_breakage_of_the_page_is_one(tmp_path: Path) -> None:

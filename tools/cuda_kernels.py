@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.toml import table_beside
-from splatfix.kernels.nvrtc import Compiled, Compiler, compile_kernels, find_compiler
+from splatfix.kernels.nvrtc import Compiler, compile_kernels, find_compiler
 from tools.kernel_estimates import ASSUMPTIONS, estimates
 from tools.sass import Kernel, read_kernels, read_resources
 
@@ -55,26 +55,18 @@ def occupancy(architecture: int, registers: int, shared: int, threads: int) -> f
     return round(blocks * threads / most_threads, 3)
 
 
-def measure(module: str, architecture: int, compiler: Compiler) -> dict[str, dict[str, Any]]:
-    """What ptxas says of every kernel of a module, by name.
+def measure(module: str, architecture: int, compiler: Compiler) -> tuple[dict[str, dict[str, Any]], bytes]:
+    """What ptxas says of every kernel of a module, by name, and the module's cubin.
 
     Raises:
         ValueError: with the compiler's warnings.
     """
-    return _taken(_compiled(module, architecture, compiler).log, architecture)
-
-
-def _compiled(module: str, architecture: int, compiler: Compiler) -> Compiled:
     file, defines = MODULES[module]
     compiled = compile_kernels(file, defines, architecture, compiler, extra=("--ptxas-options=-v",))
     if "warning" in compiled.log:
         raise ValueError(compiled.log)
-    return compiled
-
-
-def _taken(log: str, architecture: int) -> dict[str, dict[str, Any]]:
     kernels = {}
-    for entry in _ENTRY.finditer(log):
+    for entry in _ENTRY.finditer(compiled.log):
         registers, shared = int(entry["registers"]), int(entry["shared"] or 0)
         threads = _TABLES["threads"].get(entry["name"], 256)
         kernels[entry["name"]] = {
@@ -85,13 +77,7 @@ def _taken(log: str, architecture: int) -> dict[str, dict[str, Any]]:
             "threads": threads,
             "occupancy": occupancy(architecture, registers, shared, threads),
         }
-    return dict(sorted(kernels.items()))
-
-
-def size(module: str, architecture: int, compiler: Compiler) -> int:
-    """Bytes of a module's cubin."""
-    file, defines = MODULES[module]
-    return len(compile_kernels(file, defines, architecture, compiler).code)
+    return dict(sorted(kernels.items())), compiled.code
 
 
 def count(kernel: Kernel) -> dict[str, Any]:
@@ -106,13 +92,12 @@ def count(kernel: Kernel) -> dict[str, Any]:
 
 def examine(module: str, architecture: int, compiler: Compiler) -> tuple[dict[str, dict[str, Any]], int]:
     """What each kernel of a module takes and its machine code, by name; and the module's bytes."""
-    compiled = _compiled(module, architecture, compiler)
+    taken, code = measure(module, architecture, compiler)
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder, "kernels.cubin")
-        cubin.write_bytes(compiled.code)
+        cubin.write_bytes(code)
         kernels = read_kernels(cubin)
-    taken = _taken(compiled.log, architecture)
-    return {name: {**taken[name], **count(kernels[name])} for name in taken}, len(compiled.code)
+    return {name: {**taken[name], **count(kernels[name])} for name in taken}, len(code)
 
 
 def peers(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:

@@ -34,9 +34,8 @@ from tools.machines import raw_machines
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "splatfix" / "report" / "schemas"
 TABLES = ROOT / "splatfix" / "knowledge" / "data"
-EXPLAIN_RECORD = ROOT / "tests" / "records" / "explain.json"
+RECORDS = ROOT / "tests" / "records"
 LISTED = table_beside(__file__)
-KERNEL_RECORD = ROOT / "tests" / "records" / "cuda_kernels.json"
 
 
 def main(out: Path) -> None:
@@ -50,28 +49,32 @@ def main(out: Path) -> None:
         for marker, table in MARKERS.items():
             if marker in text:
                 text = text.replace(marker, table())
-        for marker, filled in explained().items():
-            text = text.replace(marker, filled)
+        for marker, sentence in LISTED["explain"].items():
+            if marker in text:
+                text = text.replace(marker, explained(sentence))
         page.write_text(text, encoding="utf-8")
-    # the published JSON Schemas, copied beside the pages, as a list of links
     shutil.copytree(SCHEMAS, out / "schemas")
-    links = "\n".join(f"- [{path.stem}](schemas/{path.name})" for path in sorted(SCHEMAS.glob("*.json")))
-    text = (out / "json.md").read_text("utf-8").replace("<!-- schemas -->", links)
-    (out / "json.md").write_text(text, encoding="utf-8")
     _write_checks(out / "checks")
     (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
     site.write(out / "which-torch.html")
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
 
 
-def explained() -> dict[str, str]:
-    """How often ``explain`` is right, as the record has it, by the markers of pages."""
-    record = json.loads(EXPLAIN_RECORD.read_text(encoding="utf-8"))
-    texts = {}
-    for marker, text in LISTED["explain"].items():
-        filled = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True)
-        texts[marker] = filled.render(record).strip()
-    return texts
+def explained(sentence: str) -> str:
+    """How often ``explain`` is right, as the record has it."""
+    record = json.loads((RECORDS / "explain.json").read_text(encoding="utf-8"))
+    template = jinja2.Template(sentence, trim_blocks=True, lstrip_blocks=True)
+    return str(template.render(record)).strip()
+
+
+def kernel_record() -> str:
+    """What the CUDA kernels take."""
+    return kernel_estimates.markdown(json.loads((RECORDS / "cuda_kernels.json").read_text("utf-8")))
+
+
+def schemas() -> str:
+    """The published JSON Schemas, which are copied beside the pages, as a list of links."""
+    return "\n".join(f"- [{path.stem}](schemas/{path.name})" for path in sorted(SCHEMAS.glob("*.json")))
 
 
 def scene_checks() -> str:
@@ -141,7 +144,8 @@ def output_of(line: str) -> str:
 
 MARKERS = {
     "<!-- vram-table -->": vram.markdown,
-    "<!-- kernel-record -->": lambda: kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8"))),
+    "<!-- kernel-record -->": kernel_record,
+    "<!-- schemas -->": schemas,
     "<!-- scene-checks -->": scene_checks,
     "<!-- criteria -->": criteria,
 }
@@ -171,7 +175,8 @@ def _check_page(item: Check, errors: str) -> str:
     for known in failure_classes():
         if known.name in item.predicts:
             seen += [f"`{text}`" for text in _literals(known)]
-            reports = ", ".join(map(_report_link, known.examples))
+            issue = r"[\g<0>](https://github.com/\1/issues/\2)"
+            reports = ", ".join(re.sub(r"^([^#]*)#(\d+)$", issue, example) for example in known.examples)
             cures.append(f"`{known.name}`: {_escaped(known.definition)}. {_escaped(known.fix)} ({reports})")
     for record in breakages():
         if record.check and record.check.code == item.code:
@@ -196,13 +201,6 @@ def _literals(known: Failure) -> list[str]:
     return [text for text in alternatives if text.isascii() and re.fullmatch(r"\w[\w ,:'/-]{11,}\w", text)][
         :6
     ]
-
-
-def _report_link(example: str) -> str:
-    repository, _, number = example.partition("#")
-    if not number.isdigit():
-        return example
-    return f"[{example}](https://github.com/{repository}/issues/{number})"
 
 
 def compatibility() -> str:
@@ -268,13 +266,11 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
-        return {True: "yes", False: "no"}[value]
+        return "yes" if value else "no"
     if isinstance(value, list):
         # a version stands as [12, 8] in the tables
-        between = ", "
-        if len(value) in (2, 3) and all(isinstance(item, int) for item in value):
-            between = "."
-        return between.join(map(str, value))
+        is_version = len(value) in (2, 3) and all(isinstance(item, int) for item in value)
+        return ("." if is_version else ", ").join(map(str, value))
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_cell(item)}" for key, item in value.items())
     return _escaped(str(value))

@@ -21,7 +21,9 @@ from typing import NamedTuple
 _INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
 _DOUBLE = re.compile(r"D(ADD|MUL|FMA)")
 _ATOMIC = re.compile(r"RED|ATOM")
+_STEP, _SHUFFLE = re.compile(r"MUFU\.EX2"), re.compile("SHFL")
 _RESOURCES = re.compile(r"Function (\S+):\n\s*REG:(\d+) STACK:\d+ SHARED:(\d+)")
+_ENDS = ("BRA", "EXIT", "RET.REL.NODEC", "RET.ABS.NODEC", "BRX", "KILL")
 _SMALLEST = 8  # instructions: in shorter ones the lanes of a warp only wait for each other
 
 
@@ -46,14 +48,7 @@ class Instruction(NamedTuple):
         """Nothing goes on behind it; a branch may have its condition among the operands, or be one for a divergent warp."""
         if self.name == "BRA" and "," in self.operands:
             return False
-        return not self.conditional and self.name in (
-            "BRA",
-            "EXIT",
-            "RET.REL.NODEC",
-            "RET.ABS.NODEC",
-            "BRX",
-            "KILL",
-        )
+        return not self.conditional and self.name in _ENDS
 
 
 class Loop(NamedTuple):
@@ -75,10 +70,10 @@ class Kernel:
             self.instructions.pop()  # behind the end: padding, and a branch to itself
 
     def doubles(self) -> int:
-        return sum(bool(_DOUBLE.match(item.name)) for item in self.instructions)
+        return _number(_DOUBLE, self.instructions)
 
     def atomics(self) -> int:
-        return sum(bool(_ATOMIC.match(item.name)) for item in self.instructions)
+        return _number(_ATOMIC, self.instructions)
 
     def loops(self) -> list[Loop]:
         """Those without another inside, in order."""
@@ -129,11 +124,8 @@ class Kernel:
 
     @cached_property
     def _predecessors(self) -> dict[int, list[int]]:
-        predecessors: dict[int, list[int]] = {start: [] for start in self._successors}
-        for start, successors in self._successors.items():
-            for after in successors:
-                predecessors[after].append(start)
-        return predecessors
+        ways = self._successors.items()
+        return {block: [start for start, after in ways if block in after] for block in self._successors}
 
     @cached_property
     def _dominators(self) -> dict[int, set[int]]:
@@ -163,10 +155,7 @@ class Kernel:
 
     def _loop(self, head: int, body: set[int]) -> Loop:
         inside = [item for start in body for item in self._blocks[start]]
-        steps, shuffles = (
-            sum(item.name.startswith(name) for item in inside) for name in ("MUFU.EX2", "SHFL")
-        )
-        atomics = sum(bool(_ATOMIC.match(item.name)) for item in inside)
+        steps, shuffles, atomics = (_number(pattern, inside) for pattern in (_STEP, _SHUFFLE, _ATOMIC))
         return Loop(len(inside), self._shortest(head, body), steps, shuffles, atomics)
 
     def _shortest(self, head: int, body: set[int]) -> int:
@@ -181,6 +170,11 @@ class Kernel:
                     known.add(after)
                     heapq.heappush(ways, (length + len(self._blocks[after]), after))
         raise ValueError("a loop that does not come round")
+
+
+def _number(pattern: re.Pattern[str], instructions: list[Instruction]) -> int:
+    """How many are of a kind."""
+    return sum(bool(pattern.match(item.name)) for item in instructions)
 
 
 def read_kernels(cubin: Path) -> dict[str, Kernel]:

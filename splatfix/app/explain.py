@@ -24,7 +24,7 @@ from splatfix.explain import explain as read_log
 from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts import choose_python, gather, load
 from splatfix.knowledge.dropins import dropin_named
-from splatfix.knowledge.failures import Failure, failure_class, failure_classes, spelled
+from splatfix.knowledge.failures import Failure, failure_class, failure_classes
 from splatfix.knowledge.tables import pair
 from splatfix.model import Facts, Finding, Status
 from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
@@ -111,7 +111,7 @@ def list_classes(name: str = "") -> Result[ExplanationDocument]:
     """
     classes = known_classes()
     if name:
-        classes = tuple(item for item in classes if item.name == spelled(name))
+        classes = tuple(item for item in classes if item.name == name.replace("_", "-"))
         if not classes:
             raise SplatfixError.of("app.unknown-class", name=name)
     return Result("explain", ExplanationDocument(classes=tuple(classes)))

@@ -8,48 +8,24 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from splatfix.binaries.model import BinaryError
-
-
-class Buffer(Protocol):
-    """Bytes, a memory map, or a file elsewhere of which parts are fetched as they are looked at."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice, /) -> bytes: ...
-
-    def find(self, needle: bytes, start: int, end: int, /) -> int:
-        """Offset of the first `needle` inside [start, end), or -1."""
-        ...
-
 
 # Read at once: large enough that the calls cost nothing, small enough that a forged count costs no memory.
 _CHUNK = 1 << 16
 
 
 class Reader:
-    """A window of `size` bytes at `base` of a buffer; offsets are counted from the window's start.
+    """The bytes of a file, at hand or mapped; raises `BinaryError` for any read that does not lie wholly inside."""
 
-    Raises `BinaryError` for any read that does not lie wholly inside the window.
-    """
+    __slots__ = ("buffer", "size")
 
-    __slots__ = ("base", "buffer", "size")
-
-    def __init__(self, buffer: Buffer, base: int = 0, size: int | None = None) -> None:
-        """Look at `buffer[base : base + size]` (by default: up to its end)."""
-        available = len(buffer) - base
-        if size is None:
-            size = available
-        self.buffer, self.base, self.size = buffer, base, size
-        if base < 0 or self.size < 0 or self.size > available:
-            raise BinaryError(
-                f"a window of {self.size} bytes at offset {base:#x} reaches past the end of the file"
-            )
+    def __init__(self, buffer: bytes | mmap.mmap) -> None:
+        self.buffer, self.size = buffer, len(buffer)
 
     def require(self, offset: int, length: int, part: str) -> None:
-        """Check that `part` (named in the error) lies inside the window."""
+        """Check that `part` (named in the error) lies inside the file."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise BinaryError(
                 f"{part} at offset {offset:#x} ({length} bytes) reaches past the end of the file ({self.size} bytes):"
@@ -57,9 +33,7 @@ class Reader:
             )
 
     def unpack(self, layout: struct.Struct, offset: int, part: str) -> tuple[Any, ...]:
-        self.require(offset, layout.size, part)
-        start = self.base + offset
-        return layout.unpack(self.buffer[start : start + layout.size])
+        return layout.unpack(self.take(offset, layout.size, part))
 
     def records(self, layout: struct.Struct, offset: int, count: int, part: str) -> Iterator[tuple[Any, ...]]:
         """Decode `count` records that follow one another, a block at a time, so that memory stays small."""
@@ -72,24 +46,21 @@ class Reader:
     def take(self, offset: int, length: int, part: str) -> bytes:
         """Copy `length` bytes out."""
         self.require(offset, length, part)
-        start = self.base + offset
-        return self.buffer[start : start + length]
+        return self.buffer[offset : offset + length]
 
     def craw(self, offset: int, part: str, limit: int = 4096, end: int | None = None) -> bytes:
-        """A zero-terminated string of at most `limit` bytes that ends before `end` (default: the window's end)."""
+        """A zero-terminated string of at most `limit` bytes that ends before `end` (default: the file's end)."""
         end = self.size if end is None else min(end, self.size)
         if not 0 <= offset < end:
             raise BinaryError(f"{part} at offset {offset:#x} lies outside its string table")
-        start = self.base + offset
-        stop = self.buffer.find(b"\0", start, min(start + limit + 1, self.base + end))
+        stop = self.buffer.find(b"\0", offset, min(offset + limit + 1, end))
         if stop < 0:
             raise BinaryError(f"{part} at offset {offset:#x} has no end within {limit} bytes")
-        return self.buffer[start:stop]
+        return self.buffer[offset:stop]
 
     def find(self, needle: bytes, start: int, end: int) -> int:
         """Offset of the first `needle` inside [start, end), or -1."""
-        position = self.buffer.find(needle, self.base + start, self.base + min(end, self.size))
-        return position if position < 0 else position - self.base
+        return self.buffer.find(needle, start, min(end, self.size))
 
     def skip_zeros(self, offset: int, end: int) -> int:
         """Offset of the first byte at or after `offset` that is not zero, or `end`."""

@@ -1,6 +1,5 @@
 """What a person may point at: a library, a wheel, a folder of libraries, or several of these."""
 
-import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -101,7 +100,6 @@ def find_binaries(root: Path, on_unreadable: OnUnreadable = lambda *_: None) -> 
     links that cannot be read.
     Raises `BinaryError` if `root` itself cannot be listed.
     """
-    root = Path(root)
     try:
         top = root.resolve(strict=True)
         next(os.scandir(top), None)
@@ -109,48 +107,39 @@ def find_binaries(root: Path, on_unreadable: OnUnreadable = lambda *_: None) -> 
         raise BinaryError(f"{root}: this folder cannot be listed: {error}") from error
     visited: set[tuple[int, int]] = set()
     # real folders first, links to folders after: a library is found under its real path where it has one
-    links: list[Path] = []
-    yield from _below(root, top, visited, links, on_unreadable)
-    while links:
-        link = links.pop(0)
-        target = link.resolve()
-        if target == top or target in top.parents or target in link.parent.resolve().parents:
-            continue
-        if _is_view(target, top):
-            continue
-        yield from _below(link, top, visited, links, on_unreadable)
-
-
-def _below(
-    folder: Path, top: Path, visited: set[tuple[int, int]], links: list[Path], on_unreadable: OnUnreadable
-) -> Iterator[Path]:
-    pending = [folder]
-    while pending:
-        here = pending.pop()
-        try:
-            status = here.stat()
+    starts = [root]
+    while starts:
+        start = starts.pop(0)
+        for name, folders, files in os.walk(
+            start, onerror=lambda error: on_unreadable(Path(error.filename), error)
+        ):
+            here = Path(name)
+            try:
+                status = here.stat()
+            except OSError as error:
+                on_unreadable(here, error)
+                continue
             if (status.st_dev, status.st_ino) in visited:
+                folders.clear()
                 continue
             visited.add((status.st_dev, status.st_ino))
-            with os.scandir(here) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
-        except OSError as error:
-            on_unreadable(here, error)
-            continue
-        folders = []
-        for entry in entries:
-            path = here / entry.name
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    if not _is_view(path, top):
-                        folders.append(path)
-                elif entry.is_symlink() and _leads_to_folder(path):
-                    links.append(path)
-                elif is_native_name(entry.name) and _counts(path, entry.is_symlink(), top) and _is_one(path):
-                    yield path
-            except OSError as error:
-                on_unreadable(path, error)
-        pending += reversed(folders)
+            below = [here / folder for folder in sorted(folders)]
+            starts += [link for link in below if link.is_symlink() and _is_followed(link, top)]
+            # os.walk goes into those that are left here
+            folders[:] = [folder.name for folder in below if not _is_view(folder, top)]
+            for path in (here / file for file in sorted(files) if is_native_name(file)):
+                try:
+                    if _is_library(path, top):
+                        yield path
+                except OSError as error:
+                    on_unreadable(path, error)
+
+
+def _is_followed(link: Path, top: Path) -> bool:
+    """Tell whether a link leads to a folder below which the walk does not come by itself, and not above the link."""
+    target = link.resolve()
+    above = {top, *top.parents, *link.parent.resolve().parents}
+    return target not in above and not _is_view(target, top)
 
 
 def _is_view(folder: Path, top: Path) -> bool:
@@ -158,21 +147,18 @@ def _is_view(folder: Path, top: Path) -> bool:
     return any(view in (folder, *folder.parents) and view not in (top, *top.parents) for view in _VIEWS)
 
 
-def _leads_to_folder(link: Path) -> bool:
-    """Whether a link leads to a folder; False for one that dangles or leads to itself."""
-    try:
-        return stat.S_ISDIR(link.stat().st_mode)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            return False
-        raise
-
-
-def _is_one(path: Path) -> bool:
-    """Whether a file of a library's name is one, or is empty and should have been one.
+def _is_library(path: Path, top: Path) -> bool:
+    """Tell whether a file of a library's name is one, or is empty and should have been one, and has no other name here.
 
     Raises OSError where it cannot be opened.
     """
+    if path.is_symlink():
+        try:
+            target = path.resolve(strict=True)
+        except (OSError, RuntimeError):  # dangling, or a link to itself: there is nothing to read
+            return False
+        if top in target.parents and is_native_name(target.name):
+            return False
     if is_binary(path):
         return True
     status = path.stat()
@@ -180,14 +166,3 @@ def _is_one(path: Path) -> bool:
         return False
     with path.open("rb"):  # what cannot be opened is no text either
         return not status.st_size
-
-
-def _counts(path: Path, is_link: bool, top: Path) -> bool:
-    """Whether `path` is not merely a second name of a file that the walk meets under its own."""
-    if not is_link:
-        return True
-    try:
-        target = path.resolve(strict=True)
-    except (OSError, RuntimeError):  # dangling, or a link to itself: there is nothing to read
-        return False
-    return top not in target.parents or not is_native_name(target.name)

@@ -6,7 +6,7 @@ Structures after Microsoft's "PE Format" specification.
 import struct
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from splatfix.binaries import fatbin
 from splatfix.binaries._bytes import Reader, decode
@@ -100,54 +100,46 @@ class Pe:
 
     # -- imports ----------------------------------------------------------------------------------------------
 
-    def _import_records(self) -> Iterator[tuple[int, str]]:
-        """(address of the lookup table, library) of every import descriptor."""
-        address = self._directory(_IMPORTS)
+    def _libraries(self, directory: int, layout: struct.Struct, name_field: int) -> Iterator[tuple[Any, ...]]:
+        """The fields of every descriptor of a table of imports."""
+        address = self._directory(directory)
         if not address:
             return
         offset = self.offset(address, "the import table")
         for index in range(_MAX_LIBRARIES):
-            at = offset + index * _IMPORT.size
-            lookup, _, _, name, thunks = self.reader.unpack(_IMPORT, at, "import descriptor")
-            if not name:
+            fields = self.reader.unpack(layout, offset + index * layout.size, "import descriptor")
+            if not fields[name_field]:
                 return
-            yield lookup or thunks, self._name_at(name, "the name of an imported library")
+            yield fields
         raise BinaryError(f"more than {_MAX_LIBRARIES} imported libraries: not a real file")
 
     def imported_libraries(self) -> tuple[str, ...]:
         """DLLs that must be there for the file to load."""
-        return tuple(library for _, library in self._import_records())
+        return tuple(self._library(fields[3]) for fields in self._libraries(_IMPORTS, _IMPORT, 3))
 
     def delayed_libraries(self) -> tuple[str, ...]:
         """DLLs that are looked for at the first call."""
-        address = self._directory(_DELAY_IMPORTS)
-        if not address:
-            return ()
-        offset = self.offset(address, "the delay-import table")
-        names: list[str] = []
-        for index in range(_MAX_LIBRARIES):
-            at = offset + index * _DELAY_IMPORT.size
-            attributes, name, *_ = self.reader.unpack(_DELAY_IMPORT, at, "delay-import descriptor")
-            if not name:
-                return tuple(names)
-            if attributes & 1:  # names are relative addresses; absolute ones ended with Visual C++ 6
-                names.append(self._name_at(name, "the name of a delay-loaded library"))
-        raise BinaryError(f"more than {_MAX_LIBRARIES} delay-loaded libraries: not a real file")
+        records = self._libraries(_DELAY_IMPORTS, _DELAY_IMPORT, 1)
+        # names are relative addresses; absolute ones ended with Visual C++ 6
+        return tuple(self._library(fields[1]) for fields in records if fields[0] & 1)
 
-    def imported_symbols(self) -> tuple[tuple[str, str], ...]:
-        """(library, function) of every import by name, in order; imports by number have no name."""
-        imported: list[tuple[str, str]] = []
+    def _library(self, address: int) -> str:
+        return self._name_at(address, "the name of an imported library")
+
+    def imported_symbols(self) -> tuple[str, ...]:
+        """Every import by name, in order; imports by number have no name."""
+        imported: list[str] = []
         thunk, by_number = (_U64, 1 << 63) if self.wide else (_U32, 1 << 31)
         steps = length = 0
-        for lookup, library in self._import_records():
-            offset = self.offset(lookup, "an import lookup table")
+        for lookup, _, _, _, thunks in self._libraries(_IMPORTS, _IMPORT, 3):
+            offset = self.offset(lookup or thunks, "an import lookup table")
             while True:
                 value = self.reader.unpack(thunk, offset, "imported symbol")[0]
                 if not value:
                     break
                 if not value & by_number:
                     name = self._name_at(value + 2, "the name of an imported symbol", _NAME_LIMIT)
-                    imported.append((library, name))
+                    imported.append(name)
                     length += len(name)
                 offset += thunk.size
                 steps += 1

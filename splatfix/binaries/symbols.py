@@ -1,7 +1,7 @@
 """Which symbols and GNU symbol versions a library wants, and whether other libraries provide them.
 
-Names are looked up in the hash tables as the loader does: asking libtorch_cpu.so for a hundred of its hundred thousand
-touches only a few pages. Formats: System V gABI (DT_HASH), binutils' DT_GNU_HASH, U. Drepper's "ELF Symbol Versioning".
+Names are looked up in the GNU hash table as the loader does: asking libtorch_cpu.so for a hundred of its hundred thousand
+touches only a few pages. Formats: System V gABI, binutils' DT_GNU_HASH, U. Drepper's "ELF Symbol Versioning".
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def provided_versions(path: StrPath) -> tuple[str, ...]:
 def missing_exports(names: Iterable[str], libraries: Sequence[Path]) -> tuple[str, ...]:
     """Those of `names` that none of `libraries` exports, in their order; raises `BinaryError`.
 
-    Looks each name up in the libraries' hash tables; symbol versions are not compared.
+    Symbol versions are not compared.
     """
     left = list(dict.fromkeys(names))
     for library in libraries:
@@ -99,7 +99,7 @@ def missing_exports(names: Iterable[str], libraries: Sequence[Path]) -> tuple[st
 def parse_needs(reader: Reader) -> SymbolNeeds:
     """As `read_needs`, from bytes at hand."""
     if _is_pe(reader):
-        return SymbolNeeds(tuple(dict.fromkeys(name for _, name in Pe(reader).imported_symbols())))
+        return SymbolNeeds(tuple(dict.fromkeys(Pe(reader).imported_symbols())))
     elf = Elf(reader)
     symbols = DynamicSymbols.of(elf)
     if symbols is None:
@@ -149,16 +149,6 @@ def gnu_hash(name: bytes) -> int:
     return value
 
 
-def sysv_hash(name: bytes) -> int:
-    """Hash of DT_HASH (the gABI's)."""
-    value = 0
-    for byte in name:
-        value = (value << 4) + byte
-        high = value & 0xF0000000
-        value = (value ^ high >> 24) & ~high & 0xFFFFFFFF
-    return value
-
-
 class DynamicSymbols:
     """Symbols of a file with a dynamic symbol table; raises `BinaryError` for a damaged one."""
 
@@ -166,7 +156,6 @@ class DynamicSymbols:
         """See `of`; `symbols` is the file offset of the symbol table."""
         self.elf, self.reader, self.table, self.start = elf, elf.reader, table, symbols
         self._wide = elf.bits == 64
-        self._steps = 0
 
     @classmethod
     def of(cls, elf: Elf) -> DynamicSymbols | None:
@@ -209,7 +198,8 @@ class DynamicSymbols:
         if section is not None:
             count = section.size // size
         elif DT_HASH in self.table.values:
-            count = self._word(self._hash_offset() + 4, "symbol hash table")
+            place = self.elf.file_offset(self.table.values[DT_HASH], "the symbol hash table")
+            count = self._word(place + 4, "symbol hash table")
         elif self.table.strings > self.start:
             count = (self.table.strings - self.start) // size
         else:
@@ -225,12 +215,8 @@ class DynamicSymbols:
     def defined(self, names: Iterable[str]) -> set[str]:
         """Those of `names` that other libraries can link against."""
         searched = {name: name.encode() for name in names}
-        # chains are a few links long, and what they cost in all may not grow with what a forged table says
-        self._steps = _SPARE_STEPS + _STEPS_PER_NAME * len(searched)
         if DT_GNU_HASH in self.table.values:
             return self._defined_gnu(searched)
-        if DT_HASH in self.table.values:
-            return self._defined_sysv(searched)
         return self._defined_unhashed(searched)
 
     def _gnu_header(self) -> tuple[int, int, int, int, int]:
@@ -247,6 +233,8 @@ class DynamicSymbols:
         buckets_at = bloom_at + blooms * layout.size
         chains_at = buckets_at + 4 * buckets
         defined = set()
+        # chains are a few links long, and what they cost in all may not grow with what a forged table says
+        steps = _SPARE_STEPS + _STEPS_PER_NAME * len(searched)
         for name, raw in searched.items():
             value = gnu_hash(raw)
             if blooms:
@@ -258,7 +246,9 @@ class DynamicSymbols:
             if index < first:  # 0: an empty bucket
                 continue
             while True:
-                self._step()
+                steps -= 1
+                if steps < 0:
+                    raise BinaryError("the symbol hash table's chains do not end: the file is damaged")
                 chain = self._word(chains_at + 4 * (index - first), "GNU hash chain")
                 # the lowest bit is no part of the hash: it ends the chain
                 if chain | 1 == value | 1 and self._is_definition(index, raw):
@@ -267,26 +257,6 @@ class DynamicSymbols:
                 if chain & 1:
                     break
                 index += 1
-        return defined
-
-    def _hash_offset(self) -> int:
-        return self.elf.file_offset(self.table.values[DT_HASH], "the symbol hash table")
-
-    def _defined_sysv(self, searched: dict[str, bytes]) -> set[str]:
-        offset = self._hash_offset()
-        buckets = self._word(offset, "symbol hash table")
-        if not buckets:
-            return set()
-        chains_at = offset + 8 + 4 * buckets
-        defined = set()
-        for name, raw in searched.items():
-            index = self._word(offset + 8 + 4 * (sysv_hash(raw) % buckets), "symbol hash bucket")
-            while index:
-                self._step()
-                if self._is_definition(index, raw):
-                    defined.add(name)
-                    break
-                index = self._word(chains_at + 4 * index, "symbol hash chain")
         return defined
 
     def _defined_unhashed(self, searched: dict[str, bytes]) -> set[str]:
@@ -301,12 +271,6 @@ class DynamicSymbols:
                 if name is not None:
                     defined.add(name)
         return defined
-
-    def _step(self) -> None:
-        """Count one link of a chain, so that a cyclic one ends."""
-        self._steps -= 1
-        if self._steps < 0:
-            raise BinaryError("the symbol hash table's chains do not end: the file is damaged")
 
     # -- records ----------------------------------------------------------------------------------------------
 

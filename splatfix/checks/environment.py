@@ -245,9 +245,7 @@ def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
         return
     platform = context.platform or "linux"
     has = {"python": context.python, "glibc": context.glibc}
-    obstacles = [
-        torch_releases.wheel_obstacle(build, platform, context.machine.machine, **has) for build in row.builds
-    ]
+    obstacles = [torch_releases.wheel_obstacle(build, platform, **has) for build in row.builds]
     if obstacles and all(obstacles):
         yield this.warn(
             evidence=(

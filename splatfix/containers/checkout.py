@@ -185,6 +185,6 @@ def _base(
         if found is None:
             return f"no image with the compiler of CUDA {cuda} is known"
         image, system = found.image, found.system
-    if obstacle := wheel_obstacle(build, "linux", machine, python=system.python, glibc=system.glibc):
+    if obstacle := wheel_obstacle(build, "linux", python=system.python, glibc=system.glibc):
         return obstacle
     return image, system, downloads

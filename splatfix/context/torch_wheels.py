@@ -13,7 +13,7 @@ from splatfix.knowledge import Arch, toolkit_supports
 from splatfix.knowledge.archs import newest_serving
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
-from splatfix.knowledge.toolkits import provisionable
+from splatfix.knowledge.toolkits import provision
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, builds_for_arch, replacing_words
 from splatfix.model import Facts
 
@@ -36,7 +36,8 @@ def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) 
     for toolkit in here.toolkits:
         if release(toolkit.version)[0] == major and all(compiles_for(toolkit, arch) for arch in known):
             return 0
-    if here.machine.system == "linux" and provisionable(major) and _names(major, minor, known):
+    offer = provision(major)
+    if here.machine.system == "linux" and offer and offer.compiler and _names(major, minor, known):
         return 1
     return 2
 

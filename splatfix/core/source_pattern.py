@@ -16,8 +16,9 @@ class SourcePattern(Struct, frozen=True):
     """Key of the breakage it belongs to."""
     files: tuple[str, ...]
     """Glob patterns of file names."""
-    pattern: re.Pattern[str]
-    unless: re.Pattern[str] | None = None
+    pattern: str
+    """A regular expression; it is compiled when it is first looked for."""
+    unless: str = ""
     """A file that matches this too is fine."""
 
     def looks_at(self, name: str) -> bool:
@@ -26,8 +27,8 @@ class SourcePattern(Struct, frozen=True):
 
     def find(self, text: str, *included: str) -> re.Match[str] | None:
         """Return the first match in a file's text; None where ``unless`` matches that text or one of ``included``."""
-        match = self.pattern.search(text)
-        if match and self.unless and any(self.unless.search(part) for part in (text, *included)):
+        match = re.search(self.pattern, text)
+        if match and self.unless and any(re.search(self.unless, part) for part in (text, *included)):
             return None
         return match
 

@@ -25,7 +25,7 @@ from splatfix.install.environment import Environment
 from splatfix.install.wheels import add_manifest, write_wheel
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import Dropin
-from splatfix.knowledge.faces import BASE_SETTINGS, SUMS, role_of_argument, role_of_setting
+from splatfix.knowledge.faces import ARGUMENTS, BASE_SETTINGS, SETTINGS, SUMS, instead_of
 from splatfix.knowledge.stacks import variant
 
 _HEAD = '"""{name} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
@@ -70,14 +70,12 @@ def make_dropin_wheel(
         sources = {dropin.api: _source("hosted", dropin=dropin, releases=served)}
     elif dropin.declared:
         face = dropin.declared
-        settings = {role_of_setting(name): name for name in face.settings}
-        arguments = {role_of_argument(name): name for name in face.forward}
-        options = [
-            name for name in face.settings if name in BASE_SETTINGS or role_of_setting(name) == "option"
-        ]
+        settings = {SETTINGS.get(name, ""): name for name in face.settings}
+        arguments = {ARGUMENTS[name]: name for name in face.forward}
+        options = [name for name in face.settings if name in BASE_SETTINGS or SETTINGS.get(name) == "option"]
         words = {"face": face, "settings": settings, "arguments": arguments, "options": options}
-        words |= {"role_of": role_of_argument, "sums": SUMS}
-        words["option"], words["instead"] = face.instead
+        words |= {"role_of": ARGUMENTS.get, "sums": SUMS}
+        words["option"], words["instead"] = instead_of(face.settings)
         sources = {dropin.api: _source("declared", **words)}
         sources[f"{dropin.module}/_C.py"] = _source("compiled-half", module=dropin.module, exports=())
     else:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from packaging.utils import canonicalize_name
 
 from splatfix.binaries import BinaryError
-from splatfix.binaries._bytes import opened
+from splatfix.binaries.wheel import opened_wheel
 from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
@@ -80,8 +80,8 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
         here, name = f"{interpreter.version} on {interpreter.platform_tag}", wheel.path.name
         raise SplatfixError.of("install.wheel-does-not-fit", name=name, tags=wheel.tags, here=here)
     try:
-        with opened(wheel.path) as reader:
-            natives, shown = prove_natives(reader, targets, context)
+        with opened_wheel(wheel.path) as archive:
+            natives, shown = prove_natives(archive, targets, context)
     except BinaryError as error:
         raise SplatfixError.of("install.damaged-native-file", name=wheel.path.name, error=error) from error
     has_gpu_code = any(loaded_fatbins(binary.fatbins) for binary in natives)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, total_ordering
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -140,41 +140,10 @@ class ArchInfo(Struct, frozen=True):
     """First toolkit of each variant letter."""
 
 
-class _Rules(Struct, frozen=True):
-    """Which cubins run beyond, or not up to, "same major and no newer minor"."""
-
-    families: Mapping[int, frozenset[int]]
-    excluded: Mapping[int, frozenset[int]]
-    only_on: Mapping[int, frozenset[int]]
-    sbsa_code: frozenset[int]
-    sbsa_from: tuple[int, int]
-
-
 @cached
 def _archs() -> Mapping[int, ArchInfo]:
     rows = sorted((int(number), row) for number, row in table("archs")["archs"].items())
-    return {
-        number: decode(ArchInfo, row, f"archs.archs.{number}", arch=Arch(*pair(row["cc"])))
-        for number, row in rows
-    }
-
-
-@cached
-def _rules() -> _Rules:
-    document = table("archs")
-    sbsa = document["sbsa_unified"]
-    return _Rules(
-        families=_devices(document["families"], "members"),
-        excluded=_devices(document["device_exclusions"], "not_on"),
-        only_on=_devices(document["only_on"], "devices"),
-        sbsa_code=frozenset(sbsa["code"]),
-        sbsa_from=pair(sbsa["min_build_cuda"]),
-    )
-
-
-def _devices(rows: Mapping[str, Any], field: str) -> dict[int, frozenset[int]]:
-    """Device numbers by the number of the code they are listed for."""
-    return {int(code): frozenset(row[field]) for code, row in rows.items()}
+    return {number: decode(ArchInfo, row, arch=Arch(*pair(row["cc"]))) for number, row in rows}
 
 
 @cached
@@ -208,7 +177,8 @@ def newest_toolkit() -> tuple[int, int]:
 
 def family_of(code: Arch) -> frozenset[int]:
     """Device numbers that ``f`` code of this architecture runs on; a number that has no row forms its own family."""
-    return _rules().families.get(code.number, frozenset({code.number}))
+    row = table("archs")["families"].get(str(code.number))
+    return frozenset(row["members"] if row else {code.number})
 
 
 def cubin_runs_on(cubin: Arch, device: Arch, *, build_cuda: tuple[int, int] | None = None) -> bool:
@@ -220,19 +190,25 @@ def cubin_runs_on(cubin: Arch, device: Arch, *, build_cuda: tuple[int, int] | No
 
     Source: CUDA Blackwell compatibility guide; torch's DEVICE_REQUIREMENT (2.15), which a test holds against this.
     """
-    rules = _rules()
-    only = rules.only_on.get(cubin.number)
+    rules, number = table("archs"), str(cubin.number)
+    # beyond, or not up to, "same major and no newer minor"
+    only = rules["only_on"].get(number, {}).get("devices", ())
+    excluded = rules["device_exclusions"].get(number, {}).get("not_on", ())
+    unified = rules["sbsa_unified"]
+    if cubin.variant == "f":
+        return device.number in family_of(cubin) or device.number in only
     if cubin.variant:
-        partners = frozenset({cubin.number})
-        if cubin.variant == "f":
-            partners = family_of(cubin)
-        return device.number in partners or (only is not None and device.number in only)
+        return device.number == cubin.number or device.number in only
     newer_minor = device.major == cubin.major and device.minor >= cubin.minor
-    if build_cuda is not None and build_cuda >= rules.sbsa_from and cubin.number in rules.sbsa_code:
+    if (
+        build_cuda is not None
+        and build_cuda >= pair(unified["min_build_cuda"])
+        and cubin.number in unified["code"]
+    ):
         return newer_minor
-    if only is not None:
+    if only:
         return device.number in only
-    return newer_minor and device.number not in rules.excluded.get(cubin.number, frozenset())
+    return newer_minor and device.number not in excluded
 
 
 def ptx_runs_on(ptx: Arch, device: Arch) -> bool:
@@ -304,14 +280,8 @@ def parse_requested(texts: Iterable[str]) -> tuple[RequestedTarget, ...]:
     Raises:
         ValueError: as :func:`parse_target`.
     """
-    requested: dict[RequestedTarget, None] = {}
-    for text in texts:
-        for part in split_targets(text):
-            if part.lower() == str(AUTO):
-                requested[AUTO] = None
-            else:
-                requested[parse_target(part)] = None
-    return tuple(requested)
+    parts = [part for text in texts for part in split_targets(text)]
+    return tuple(dict.fromkeys(AUTO if part.lower() == str(AUTO) else parse_target(part) for part in parts))
 
 
 def parse_target(text: str) -> Arch:
@@ -352,14 +322,20 @@ def _candidates(text: str) -> dict[Arch, str]:
     product = _product(name)
     if product is not None:
         return {product[0]: ""}
-    return _generation(name) or _models(_LINE.sub("", name))
-
-
-def _models(number: str) -> dict[Arch, str]:
-    """The architectures of the products that have this model number (``5080``, ``a6000``), each with one of their names."""
     candidates: dict[Arch, str] = {}
-    if len(number) < 2:  # a single sign is part of nearly every name
+    # a generation by NVIDIA's name (blackwell, ada) or its number (12), or a line of products whose name alone tells none
+    word = name.lower()
+    for info in _archs().values():
+        names = re.findall(r"\w+", info.name.partition("(")[0].lower())
+        titans = [gpu for gpu in info.gpus if "Titan" in gpu]
+        if word in (info.name.lower(), *names, str(info.arch.major)):
+            candidates[info.arch] = ", ".join(info.gpus[:3])
+        elif word == "titan" and titans:
+            candidates[info.arch] = ", ".join(titans)
+    number = _LINE.sub("", name)
+    if candidates or len(number) < 2:  # a single sign is part of nearly every name
         return candidates
+    # the products of this model number (5080, a6000)
     for full_name in _FULL_NAMES:
         name = full_name.format(number)
         product = _product(name)
@@ -386,20 +362,3 @@ def _help(text: str) -> str:
         )
     names = ", ".join(arch.sm for arch in known_archs() if arch.number >= _SHOWN_FROM)
     return f"{text!r} is not a GPU that splatfix knows. Use {names}, an older one, or a product such as 'RTX 5080'."
-
-
-def _generation(text: str) -> dict[Arch, str]:
-    """The architectures of a generation by NVIDIA's name (``blackwell``, ``ada``) or by its number (``12``), with GPUs.
-
-    Also those of a line of products whose name alone tells none (``titan``).
-    """
-    name = text.lower()
-    archs: dict[Arch, str] = {}
-    for info in _archs().values():
-        names = re.findall(r"\w+", info.name.partition("(")[0].lower())
-        titans = [gpu for gpu in info.gpus if "Titan" in gpu]
-        if name in (info.name.lower(), *names, str(info.arch.major)):
-            archs[info.arch] = ", ".join(info.gpus[:3])
-        elif name == "titan" and titans:
-            archs[info.arch] = ", ".join(titans)
-    return archs

@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
 
 from splatfix.core import versions
 from splatfix.core.versions import dotted
@@ -25,7 +26,7 @@ class Bounds(Struct, frozen=True):
     max_exclusive: Version
 
     def allows(self, compiler: Version) -> bool:
-        return compare(compiler, self.min) >= 0 and compare(compiler, self.max_exclusive) < 0
+        return SpecifierSet(str(self)).contains(dotted(compiler))
 
     def __str__(self) -> str:
         return f">={dotted(self.min)}, <{dotted(self.max_exclusive)}"
@@ -99,13 +100,6 @@ class UsesVisibleGpus(Struct, frozen=True):
 
 
 ArchListResult = ArchList | ArchListError | UsesVisibleGpus
-
-
-def compare(left: Version, right: Version) -> int:
-    """-1, 0 or 1; missing parts count as 0, as packaging's Version has it: (13,) equals (13, 0)."""
-    width = max(len(left), len(right))
-    a, b = left + (0,) * (width - len(left)), right + (0,) * (width - len(right))
-    return (a > b) - (a < b)
 
 
 @cached
@@ -210,11 +204,9 @@ def compiler_verdict(
     bounds = rules.bounds(compiler, cuda)
     if bounds is None:
         return "no-row"
-    if compare(compiler_version, bounds.min) < 0:
-        return "too-old"
-    if not bounds.allows(compiler_version):
-        return "too-new"
-    return "ok"
+    if bounds.allows(compiler_version):
+        return "ok"
+    return "too-old" if compiler_version < bounds.min else "too-new"
 
 
 def first_release_for_arch(arch: Arch) -> str | None:

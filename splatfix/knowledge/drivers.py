@@ -6,8 +6,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from splatfix.knowledge.archs import Arch
-from splatfix.knowledge.rows import decode
-from splatfix.knowledge.tables import Version, cached, pair, parse_version, source_of, table
+from splatfix.knowledge.rows import row_of
+from splatfix.knowledge.tables import Version, cached, pair, parse_version, source_of, table, version
 
 Platform = Literal["linux", "windows"]
 Cuda = tuple[int, int]
@@ -76,21 +76,15 @@ def cuda_level_of_driver(driver: str | Version) -> Cuda | None:
     """
     # a branch that is newer than what was looked at may be of the next CUDA level
     known_through = max(int(table("drivers")["driver_levels_known_through"]), _branches()[-1][0])
-    if _branch_of(driver) > known_through:
+    if version(driver)[0] > known_through:
         return None
     return cuda_level_at_least(driver)
 
 
 def cuda_level_at_least(driver: str | Version) -> Cuda | None:
     """As ``cuda_level_of_driver``, but a driver newer than the table gets the newest known level: a lower bound."""
-    branch = _branch_of(driver)
+    branch = version(driver)[0]
     return next((level for first, level in reversed(_branches()) if first <= branch), None)
-
-
-def _branch_of(driver: str | Version) -> int:
-    if isinstance(driver, str):
-        driver = parse_version(driver)
-    return driver[0]
 
 
 def first_branch_of_cuda(cuda: Cuda) -> int | None:
@@ -140,9 +134,9 @@ def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:
     return int(row["last_branch"]), bool(row["verified"])
 
 
-def driver_words(version: tuple[int, ...]) -> str:
+def driver_words(driver: tuple[int, ...]) -> str:
     """A driver's version as NVIDIA writes it: ``(450, 80, 2)`` -> ``450.80.02``."""
-    major, *others = version
+    major, *others = driver
     return ".".join([str(major), *(f"{part:02d}" for part in others)])
 
 
@@ -154,7 +148,4 @@ def meaning_of_xid(code: int) -> str | None:
 
 def start_failure(code: int) -> StartFailure | None:
     """What a code of ``cuInit`` means; None for one that is not in the table."""
-    row = table("drivers")["cuda_start"].get(str(code))
-    if row is None:
-        return None
-    return decode(StartFailure, row, f"drivers.cuda_start.{code}")
+    return row_of(StartFailure, "drivers", "cuda_start", str(code))

@@ -10,16 +10,17 @@ from msgspec.structs import replace
 
 from splatfix.core.toml import table_beside
 from splatfix.knowledge.faces import (
+    ARGUMENTS,
     BASE_ARGUMENTS,
     REQUIRED,
     UNREAD,
     DeclaredFace,
     declare,
-    role_of_argument,
+    instead_of,
     role_of_result,
 )
 from splatfix.knowledge.rows import decode
-from splatfix.knowledge.stacks import Variant, variant, variants
+from splatfix.knowledge.stacks import variant, variants
 
 
 class Dropin(Struct, frozen=True):
@@ -94,33 +95,17 @@ class Face(Struct, frozen=True):
     """What else it has, with the parameters: ``compute_relocation``, ``GaussianRasterizer.markVisible``."""
 
 
-_RASTERIZER_NOTE = (
-    "plain PyTorch, for small scenes: far slower than CUDA, the same image within rounding; gradients are the derivative, also "
-    "where the CUDA kernel's are not (scale_modifier, antialiasing, kernel_size), unless SPLATFIX_UPSTREAM_GRADIENTS=1"
-)
-
-
 _PARTS_OF_FACES = ("rasterizer", "gaussians", "faces")
 
 
 def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     module = row["module"]
-    folder = module.replace(".", "/")
-    notes = []
-    if "rasterizer" in row["parts"]:
-        notes.append(_RASTERIZER_NOTE)
-    if "note" in row:
-        notes.append(row["note"])
-    files: dict[str, list[str]] = {"kernels": [], "cuda": []}
-    for part in row["parts"]:
-        for kind, names in files.items():
-            names += parts[part].get(kind, ())
-    made: Dropin = decode(
-        Dropin,
-        {"api": f"{folder}/__init__.py", "distribution": module.replace("_", "-"), **row, **files},
-        f"dropins.{module}",
-        note="; ".join(notes),
-    )
+    made_of = [parts[part] for part in row["parts"]]
+    files = {kind: [file for part in made_of for file in part.get(kind, ())] for kind in ("kernels", "cuda")}
+    api, distribution = f"{module.replace('.', '/')}/__init__.py", module.replace("_", "-")
+    note = "; ".join(item["note"] for item in (*made_of, row) if "note" in item)
+    whole = {"api": api, "distribution": distribution, **row, **files, "note": note}
+    made: Dropin = decode(Dropin, whole)
     if "faces" in row["parts"] and made.serves:
         face = variant(made.serves[0])
         assert face and face.settings is not None and face.forward is not None and face.returns is not None
@@ -136,7 +121,7 @@ def declared_dropin(face: DeclaredFace) -> Dropin:
     """The drop-in with a face that no table lists: the rasterizer's kernels behind it."""
     # what tells it from others of its name, beside the image and radii
     beside = [role for role in face.results if role not in ("color", "radii", UNREAD)]
-    roles = (role_of_argument(name) for name in face.forward[REQUIRED:] if name not in BASE_ARGUMENTS)
+    roles = (ARGUMENTS[name] for name in face.forward[REQUIRED:] if name not in BASE_ARGUMENTS)
     beside += [role for role in roles if role != "features"]
     variant_name = "+".join(beside) or "declared"
     if any(row.get("variant") == variant_name for row in _TABLE["dropin"]):
@@ -155,23 +140,22 @@ IRREPLACEABLE: Mapping[str, str] = _TABLE["irreplaceable"]
 
 def face_of(dropin: Dropin) -> Face:
     """How a drop-in is called."""
-    if dropin.declared:
-        declared = dropin.declared
-        # by names that a table gives them; of others the roles were read from the callers themselves
-        row = variant(dropin.serves[0]) if dropin.serves else None
+    row = variant(dropin.serves[0]) if dropin.serves else None
+    # by names that a table gives them; of others the roles were read from the callers themselves
+    values = (row and row.returns) or ()
+    if declared := dropin.declared:
         return Face(
-            values=row.returns or () if row else (),
+            values=values,
             settings=declared.settings,
             settings_defaults=declared.settings_defaults,
             forward=declared.forward,
             forward_required=declared.forward_required,
-            returns=None if declared.instead[0] else len(declared.results),
+            returns=None if instead_of(declared.settings)[0] else len(declared.results),
             functions={
                 "GaussianRasterizer.markVisible": None,
                 "GaussianRasterizer.visible_filter": ("means3D", "scales", "rotations", "cov3D_precomp"),
             },
         )
-    row = variant(dropin.serves[0]) if dropin.serves else None
     if row is None or row.forward is None:
         return Face(functions=dropin.functions)
     names = [f"{row.rasterizer_class}.{method}" for method in row.methods]
@@ -181,7 +165,6 @@ def face_of(dropin: Dropin) -> Face:
     # the package itself passes this one on
     if "compute_relocation" in row.exports:
         names += ["_C.compute_relocation", "compute_relocation"]
-    values = row.returns or ()
     return Face(
         settings=row.settings,
         forward=row.forward,
@@ -190,14 +173,6 @@ def face_of(dropin: Dropin) -> Face:
         values=values,
         functions=dict.fromkeys(names),
     )
-
-
-def face_of_variant(row: Variant) -> Face:
-    """How a rasterizer is called, by the tables of its sources."""
-    returns = None
-    if row.returns is not None:
-        returns = len(row.returns)
-    return Face(settings=row.settings, forward=row.forward, returns=returns)
 
 
 def is_rasterizer(module: str) -> bool:
@@ -218,11 +193,6 @@ def dropin_of(distribution: str, variant_name: str = "") -> Dropin:
 def known_names() -> str:
     """What can be replaced, in a sentence."""
     return ", ".join(dropin.name for dropin in DROPINS)
-
-
-def refusal(variant_key: str) -> str | None:
-    """Why nothing replaces this variant; None when something does, or when it is not known."""
-    return IRREPLACEABLE_VARIANTS.get(variant_key)
 
 
 def refusals() -> frozenset[str]:

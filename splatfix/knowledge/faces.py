@@ -8,43 +8,24 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from splatfix.core.toml import table_beside
+from splatfix.knowledge.rows import decode
 
-BASE_SETTINGS = (
-    "image_height",
-    "image_width",
-    "tanfovx",
-    "tanfovy",
-    "bg",
-    "scale_modifier",
-    "viewmatrix",
-    "projmatrix",
-    "sh_degree",
-    "campos",
-    "prefiltered",
-    "debug",
-)
+_TABLE = table_beside(__file__)
+BASE_SETTINGS: tuple[str, ...] = tuple(_TABLE["base"]["settings"])
 """The fields of Inria's Settings tuple."""
-BASE_ARGUMENTS = (
-    "means3D",
-    "means2D",
-    "opacities",
-    "shs",
-    "colors_precomp",
-    "scales",
-    "rotations",
-    "cov3D_precomp",
-)
+BASE_ARGUMENTS: tuple[str, ...] = tuple(_TABLE["base"]["arguments"])
 """The parameters of its forward; the first three must be given."""
 NEEDED_SETTINGS = frozenset(BASE_SETTINGS) - {"prefiltered", "debug"}
 """Without which no camera is known."""
 REQUIRED = 3
 
-_TABLE = table_beside(__file__)
-_SETTINGS: Mapping[str, str] = _TABLE["settings"]
-_ARGUMENTS: Mapping[str, str] = _TABLE["arguments"]
+SETTINGS: Mapping[str, str] = _TABLE["settings"]
+"""The role of a field beside Inria's."""
+ARGUMENTS: Mapping[str, str] = _TABLE["arguments"]
+"""The role of a parameter of the forward."""
 _RESULTS = {role: re.compile(pattern) for role, pattern in _TABLE["results"].items()}
 _REFUSED = {re.compile(pattern): reason for pattern, reason in _TABLE["refused"].items()}
-_INSTEAD = {name: tuple(order.split(",")) for name, order in _TABLE["instead"].items()}
+_INSTEAD = {name: tuple(order) for name, order in _TABLE["instead"].items()}
 UNREAD = "unread"
 """The role of a result that no caller reads."""
 ROLES = (*_RESULTS, UNREAD)
@@ -67,14 +48,7 @@ class KnownAddress(Struct, frozen=True):
     """Why nothing replaces it."""
 
 
-def _address_of(row: Mapping[str, str]) -> KnownAddress:
-    lists = {name: tuple(filter(None, row.get(name, "").split(","))) for name in ("forward", "results")}
-    return KnownAddress(
-        row["repository"], row["commit"], row["module"], **lists, refused=row.get("refused", "")
-    )
-
-
-_ADDRESSES = [_address_of(row) for row in _TABLE["address"]]
+_ADDRESSES = [decode(KnownAddress, row) for row in _TABLE["address"]]
 _REPOSITORY = re.compile(r"[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?(?:@[\w./-]+)?(?:#.*)?")
 
 
@@ -117,12 +91,7 @@ class DeclaredFace(Struct, frozen=True):
     @property
     def features(self) -> tuple[str, ...]:
         """Arguments that are drawn as maps of their own, in order."""
-        return tuple(name for name in self.forward if _ARGUMENTS[name] == "features")
-
-    @property
-    def instead(self) -> tuple[str, tuple[str, ...]]:
-        """(a field of the settings, what comes back where it is true); ("", ()) where nothing else does."""
-        return next(((name, _INSTEAD[name]) for name in self.settings if name in _INSTEAD), ("", ()))
+        return tuple(name for name in self.forward if ARGUMENTS[name] == "features")
 
     @property
     def words(self) -> str:
@@ -130,19 +99,9 @@ class DeclaredFace(Struct, frozen=True):
         return ",".join(self.results)
 
 
-def role_of_argument(name: str) -> str:
-    """The role of a parameter of the forward; "" for an unknown one."""
-    return _ARGUMENTS.get(name, "")
-
-
-def role_of_setting(name: str) -> str:
-    """The role of a field beside Inria's; "" for an unknown one."""
-    return _SETTINGS.get(name, "")
-
-
-def alternative(settings: Sequence[str]) -> tuple[str, ...]:
-    """What comes back instead where one of these settings is true; () where none of them changes it."""
-    return next((_INSTEAD[name] for name in settings if name in _INSTEAD), ())
+def instead_of(settings: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """(a field of the settings, what comes back where it is true); ("", ()) where nothing else does."""
+    return next(((name, _INSTEAD[name]) for name in settings if name in _INSTEAD), ("", ()))
 
 
 def role_of_result(name: str) -> str | NotReadable:
@@ -161,8 +120,8 @@ def _refusal(name: str) -> str:
 
 def refuse_names(settings: Sequence[str], forward: Sequence[str]) -> NotReadable | None:
     """Reject settings and arguments of which no drop-in does what they mean, with the first of them."""
-    known = {*BASE_SETTINGS, *_SETTINGS, *_INSTEAD}
-    for subject, names, meant in (("settings", settings, known), ("the call", forward, set(_ARGUMENTS))):
+    known = {*BASE_SETTINGS, *SETTINGS, *_INSTEAD}
+    for subject, names, meant in (("settings", settings, known), ("the call", forward, set(ARGUMENTS))):
         for name in names:
             if reason := _refusal(name):
                 return NotReadable(f"{subject} gives {name}: {reason}")

@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from splatfix.core.step import Step
-from splatfix.knowledge.breakages import Breakage, breakages
+from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.log_patterns import LogPattern
-from splatfix.knowledge.messages import Meaning, Message, message_of
+from splatfix.knowledge.messages import Meaning, Message
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, table
 
@@ -70,14 +70,9 @@ class Failure(Struct, frozen=True):
     explains: tuple[str, ...] = ()
     """Failures whose signs are its consequences."""
     sources: tuple[str, ...] = ()
-    wordings: tuple[Wording, ...] = ()
+    wordings: tuple[Wording, ...] = field(name="wording", default=())
     answer: Answer = field(default_factory=Answer)
-    messages: tuple[Message, ...] = ()
-
-
-def spelled(name: str) -> str:
-    """The name of a failure as it is written today: in kebab-case, where it had underscores."""
-    return name.replace("_", "-")
+    messages: tuple[Message, ...] = field(name="message", default=())
 
 
 @cached
@@ -86,19 +81,24 @@ def failures() -> Mapping[str, Failure]:
     known = {}
     for name, row in table("failures").items():
         # one without a rank is no class of the vocabulary
-        failure_class = name if row.get("rank") else ""
-        where = f"failures.{name}"
-        wordings = tuple(
-            decode(Wording, wording, f"{where}.wording", text=wording["pattern"])
-            for wording in row.get("wording", ())
-        )
-        messages = tuple(message_of(name, message, failure_class) for message in row.get("message", ()))
-        known[name] = decode(Failure, row, where, name=name, wordings=wordings, messages=messages)
+        given = {"key": name, "failure_class": name if row.get("rank") else ""}
+        messages = [{**message, **given} for message in row.get("message", ())]
+        known[name] = decode(Failure, {**row, "message": messages}, name=name)
     for record in breakages():
-        name = spelled(record.failure_class or record.key)
+        name = record.failure_class or record.key
         failure = known.get(name) or Failure(name, why=record.symptom, sources=record.sources)
-        if failure.rank or record.log:
-            known[name] = _with_breakage(failure, record)
+        if not (failure.rank or record.log):
+            continue
+        # what the record adds; the failure's own words come first
+        checks, wordings = failure.checks, failure.wordings
+        if record.check:
+            checks = (record.check.code, *checks)
+        if record.log:
+            # a record's own pattern meets logs as they are; here every quote is a plain one
+            text = record.log.text.replace("`", "'")
+            wordings += (Wording(text=text, weight=_BREAKAGE_WEIGHT, any_case=False),)
+        definition, fix = failure.definition or record.symptom, failure.fix or record.cure
+        known[name] = replace(failure, definition=definition, fix=fix, checks=checks, wordings=wordings)
     return known
 
 
@@ -110,7 +110,7 @@ def failure_classes() -> tuple[Failure, ...]:
 
 def failure_class(name: str) -> Failure | None:
     """The class of the vocabulary of this name, or None."""
-    failure = failures().get(spelled(name))
+    failure = failures().get(name)
     if failure is None or not failure.rank:
         return None
     return failure
@@ -149,22 +149,3 @@ def observations() -> Mapping[str, LogPattern]:
     """What else a log can say, by name: wordings ask for it."""
     rows = table("log_observations")["observations"].items()
     return {name: LogPattern(text=text, any_case=False) for name, text in rows}
-
-
-def _with_breakage(failure: Failure, record: Breakage) -> Failure:
-    """The failure with what a breakage record adds; its own words come first."""
-    checks: tuple[str, ...] = ()
-    wordings: tuple[Wording, ...] = ()
-    if record.check:
-        checks = (record.check.code,)
-    if record.log:
-        # a record's own pattern meets logs as they are; here every quote is a plain one
-        text = record.log.text.replace("`", "'")
-        wordings = (Wording(text=text, weight=_BREAKAGE_WEIGHT, any_case=False),)
-    return replace(
-        failure,
-        definition=failure.definition or record.symptom,
-        fix=failure.fix or record.cure,
-        checks=(*checks, *failure.checks),
-        wordings=(*failure.wordings, *wordings),
-    )

@@ -25,7 +25,7 @@ class ToolkitImage(Struct, frozen=True):
 
 def system_image(name: str) -> SystemImage:
     """The image of a system that the table has."""
-    return decode(SystemImage, table("images")["systems"][name], f"images.systems.{name}", name=name)
+    return decode(SystemImage, table("images")["systems"][name], name=name)
 
 
 def toolkit_image(cuda: tuple[int, int]) -> ToolkitImage | None:

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from splatfix.knowledge.rows import decode
+from splatfix.knowledge.rows import row_of
 from splatfix.knowledge.tables import table
 
 
@@ -39,7 +39,4 @@ def requirement_of(module: str) -> str | None:
 
 def repository_of(module: str) -> Repository | None:
     """The repository to build a module from; None for one that pip can simply install, or that is not known."""
-    row = table("imports")["repositories"].get(module)
-    if row is None:
-        return None
-    return decode(Repository, row, f"imports.repositories.{module}", module=module)
+    return row_of(Repository, "imports", "repositories", module, "module")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 # the parser of the re module; Python 3.11 renamed it
 PARSER: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
@@ -18,7 +18,7 @@ REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 class LogPattern(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A pattern for one line with plain quotes, compiled when it is first asked for. Two of one text in two files are two."""
 
-    text: str
+    text: str = field(name="pattern")
     any_case: bool = True
 
     @cached_property

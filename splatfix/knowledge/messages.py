@@ -1,14 +1,12 @@
 """Messages of build tools that say by themselves what is wrong: a pattern, its meaning, and what to do."""
 
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from splatfix.core.step import Step, step_of
-from splatfix.knowledge.rows import decode
 
 
 class Meaning(Struct, frozen=True):
@@ -26,8 +24,7 @@ class Message(Struct, frozen=True, dict=True):
     """A message, and what it means. ``{1}`` and ``{name}`` in texts stand for groups of the match."""
 
     key: str
-    text: str
-    """Of the pattern."""
+    text: str = field(name="pattern")
     failure_class: str
     meaning: str = ""
     steps: tuple[Any, ...] = ()
@@ -48,8 +45,3 @@ class Message(Struct, frozen=True, dict=True):
         named = match.groupdict()
         steps = tuple(step_of(row, groups, named) for row in self.steps)
         return Meaning(self.key, self.meaning.format(*groups, **named), steps, self.failure_class)
-
-
-def message_of(key: str, row: Mapping[str, Any], failure_class: str) -> Message:
-    """A message from its table in a data file."""
-    return decode(Message, row, f"{key}.message", key=key, text=row["pattern"], failure_class=failure_class)

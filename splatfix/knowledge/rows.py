@@ -4,7 +4,6 @@ A row may hold more than its struct has: notes and marks that are there for peop
 ``schema.json`` to say, so that here nothing is checked again.
 """
 
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import fields
+from packaging.specifiers import SpecifierSet
 
 from splatfix.core.step import Step, step_of
 from splatfix.knowledge.tables import pair, source_of, table, version
@@ -21,34 +21,25 @@ from splatfix.knowledge.tables import pair, source_of, table, version
 T = TypeVar("T")
 
 
-def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -> T:
-    """A row as a struct, each field from what has its name; one that the row lacks takes its default.
+def decode(kind: Callable[..., T], row: Mapping[str, Any], /, **given: Any) -> T:
+    """A row as a struct, each field from what has its name in data files; one that the row lacks takes its default.
 
     Args:
-        where: table, section and key of the row, for errors.
         given: fields that are not in the row, or not as they should be.
-
-    Raises:
-        ValueError: with the place of the row that does not fit.
     """
-    try:
-        return typing.cast(T, _struct(kind, row, given))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _struct(kind: Any, row: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    values = {name: read(row[name]) for name, read in _readers(kind) if name in row and name not in given}
+    values = {
+        field: read(row[name]) for field, name, read in _readers(kind) if name in row and field not in given
+    }
     return kind(**values, **given)
 
 
 @cache
-def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    return tuple((item.name, _reader(item.type)) for item in fields(kind))
+def _readers(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+    return tuple((item.name, item.encode_name, _reader(item.type)) for item in fields(kind))
 
 
 _BY_KIND: dict[Any, Any] = {tuple[int, int]: pair, tuple[int, ...]: version, float: float}
-_BY_KIND |= {re.Pattern: re.compile, Step: step_of}
+_BY_KIND |= {SpecifierSet: SpecifierSet, Step: step_of}
 
 
 @cache
@@ -70,7 +61,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     if hasattr(kind, "parse"):  # an architecture
         return lambda data: kind.parse(data)
     if isinstance(kind, type) and issubclass(kind, Struct):
-        return lambda data: _struct(kind, data, {})
+        return lambda data: decode(kind, data)
     return kind if isinstance(kind, type) and issubclass(kind, Enum) else lambda data: data
 
 
@@ -80,11 +71,20 @@ def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:
     Args:
         key: the field that takes the row's key, where one does.
     """
-    decoded = {}
-    for row_key, row in table(name)[section].items():
-        given = {key: row_key} if key else {}
-        # a word of the table's own list of sources, or a source in words
-        if "source" in kind.__annotations__:
-            given["source"] = source_of(name, row)
-        decoded[row_key] = decode(kind, row, f"{name}.{section}.{row_key}", **given)
-    return decoded
+    return {row_key: _row(kind, name, row, row_key, key) for row_key, row in table(name)[section].items()}
+
+
+def row_of(kind: type[T], name: str, section: str, row_key: str, key: str = "") -> T | None:
+    """One of these rows; None where the table lacks it."""
+    row = table(name)[section].get(row_key)
+    if row is None:
+        return None
+    return _row(kind, name, row, row_key, key)
+
+
+def _row(kind: type[T], name: str, row: Mapping[str, Any], row_key: str, key: str) -> T:
+    given = {key: row_key} if key else {}
+    # a word of the table's own list of sources, or a source in words
+    if "source" in kind.__annotations__:
+        given["source"] = source_of(name, row)
+    return decode(kind, row, **given)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from splatfix.core.words import counted
-from splatfix.knowledge.rows import decode, rows
-from splatfix.knowledge.tables import cached, source_of, table
+from splatfix.knowledge.rows import row_of, rows
+from splatfix.knowledge.tables import cached
 
 
 class Lookalike(Struct, frozen=True):
@@ -29,10 +29,7 @@ class Lookalike(Struct, frozen=True):
 def lookalike(name: str) -> Lookalike | None:
     """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
     key = name.lower().replace("_", "-")
-    row = table("stacks")["lookalikes"].get(key)
-    if row is None:
-        return None
-    return decode(Lookalike, row, f"stacks.lookalikes.{key}", name=key)
+    return row_of(Lookalike, "stacks", "lookalikes", key, "name")
 
 
 class Stack(Struct, frozen=True):
@@ -40,38 +37,33 @@ class Stack(Struct, frozen=True):
 
     key: str
     name: str
-    repositories: tuple[str, ...]
-    """``owner/name`` where it is kept, and where it was before."""
+    repository: str
+    """``owner/name`` where it is kept."""
     recognise: tuple[str, ...]
     """Files and folders that its checkout has."""
-    addresses: tuple[str, ...]
-    """``owner/name`` of the submodules by which it is known."""
     needs: tuple[str, ...]
     """Keys of the variants that it calls."""
     also_needs: tuple[str, ...]
     submodules: Mapping[str, str]
     """Path -> commit ("" where not known)."""
     source: str
+    moved_from: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    """``owner/name`` of the submodules by which it is known."""
     arch_variable: str = ""
     """What chooses its architectures, where that is not TORCH_CUDA_ARCH_LIST."""
     jit: str = ""
     """What of it is compiled when it runs; "" for nothing."""
 
+    @property
+    def repositories(self) -> tuple[str, ...]:
+        """Where it is kept, and where it was before."""
+        return self.repository, *self.moved_from
+
 
 @cached
 def _stacks() -> Mapping[str, Stack]:
-    known = {}
-    for key, row in table("stacks")["stacks"].items():
-        known[key] = decode(
-            Stack,
-            row,
-            f"stacks.stacks.{key}",
-            key=key,
-            repositories=(row["repository"], *row.get("moved_from", ())),
-            addresses=tuple(row.get("addresses", ())),
-            source=source_of("stacks", row),
-        )
-    return known
+    return rows(Stack, "stacks", "stacks", "key")
 
 
 def stacks() -> tuple[Stack, ...]:
@@ -114,29 +106,20 @@ class StackRecipe(Struct, frozen=True):
     """How one stack is made to work."""
 
     stack: str
-    name: str
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = field(name="part", default=())
     """In build order."""
     needs: ProgramNeeds | None = None
     note: str = ""
 
+    @property
+    def name(self) -> str:
+        """The stack's."""
+        return _stacks()[self.stack].name
+
 
 @cached
 def _recipes() -> Mapping[str, StackRecipe]:
-    known = {}
-    for key, row in table("recipes")["recipes"].items():
-        name = key
-        if key in _stacks():
-            name = _stacks()[key].name
-        where = f"recipes.recipes.{key}"
-        parts = tuple(decode(Part, part, f"{where}.part") for part in row.get("part", ()))
-        known[key] = decode(StackRecipe, row, where, stack=key, name=name, parts=parts)
-    return known
-
-
-def recipes() -> tuple[StackRecipe, ...]:
-    """Every recipe."""
-    return tuple(_recipes().values())
+    return rows(StackRecipe, "recipes", "recipes", "stack")
 
 
 def recipe(stack_key: str) -> StackRecipe | None:
@@ -181,14 +164,6 @@ class Traits(Struct, frozen=True):
     """Classes that it defines."""
 
 
-class Match(Struct, frozen=True):
-    """How well an installed package fits a variant. ``contradictions`` is empty when nothing speaks against it."""
-
-    variant: Variant
-    agreements: tuple[str, ...]
-    contradictions: tuple[str, ...]
-
-
 @cached
 def _variants() -> Mapping[str, Variant]:
     return rows(Variant, "stacks", "variants", "key")
@@ -204,33 +179,26 @@ def variant(key: str) -> Variant | None:
     return _variants().get(key)
 
 
-def identify(module: str, traits: Traits) -> tuple[Match, ...]:
-    """Which variants an installed package can be, the best first; several are left where the facts do not part them.
+def best_matches(module: str, traits: Traits) -> tuple[str, ...]:
+    """Return the keys of the variants that fit a package in as many traits as any does; several where the facts do not part them.
 
     A variant that anything contradicts is left out; with no facts at all, every variant of the module is a candidate. An
     empty answer means: none of ours.
     """
-    matches = [_match(row, traits) for row in variants(module)]
-    possible = [match for match in matches if not match.contradictions]
-    return tuple(sorted(possible, key=lambda match: (-len(match.agreements), not match.variant.verified)))
+    compared = {row: _compare(row, traits) for row in variants(module)}
+    agreeing = {
+        row: len(agreements) for row, (agreements, contradictions) in compared.items() if not contradictions
+    }
+    best = [row for row, number in agreeing.items() if number == max(agreeing.values())]
+    return tuple(row.key for row in sorted(best, key=lambda row: not row.verified))
 
 
-def best_matches(module: str, traits: Traits) -> tuple[str, ...]:
-    """Keys of the variants that fit a package in as many traits as any does."""
-    matches = identify(module, traits)
-    most = max((len(match.agreements) for match in matches), default=0)
-    return tuple(match.variant.key for match in matches if len(match.agreements) == most)
+def explain_mismatch(key: str, traits: Traits) -> Sequence[str]:
+    """Return in what an installed package differs from the variant that a stack calls."""
+    return _compare(_variants()[key], traits)[1]
 
 
-def explain_mismatch(key: str, traits: Traits) -> tuple[str, ...] | None:
-    """In what an installed package differs from the variant that a stack calls; empty: in nothing; None: no such variant."""
-    row = variant(key)
-    if row is None:
-        return None
-    return _match(row, traits).contradictions
-
-
-def _match(row: Variant, traits: Traits) -> Match:
+def _compare(row: Variant, traits: Traits) -> tuple[list[str], list[str]]:
     agreements: list[str] = []
     contradictions: list[str] = []
 
@@ -253,7 +221,7 @@ def _match(row: Variant, traits: Traits) -> Match:
         expected = {row.rasterizer_class, *row.extra_classes}
         telling = {name for name in traits.classes if name in expected or name in _telling_classes()}
         judge("classes", telling == expected, _difference(sorted(telling), sorted(expected)))
-    return Match(row, tuple(agreements), tuple(contradictions))
+    return agreements, contradictions
 
 
 @cached

@@ -32,9 +32,8 @@ class KnowledgeError(ValueError):
 
 
 class Overrides(Struct, frozen=True, eq=False):
-    """The tables of a user's override file, by table name, ready to be laid over ours."""
+    """The tables that a user's override file changes, by name, with its rows laid over ours."""
 
-    path: Path
     tables: Mapping[str, Mapping[str, Any]]
 
 
@@ -49,38 +48,7 @@ def table_names() -> tuple[str, ...]:
 def load_overrides(path: Path) -> Overrides:
     """Read a user's override file (TOML, or JSON when the name ends in ``.json``).
 
-    The file mirrors the data files: table name, section, row key, fields. A row that we have is extended or
-    overridden field by field, a new row is added; lists are replaced whole. For example, to teach splatfix a
-    GPU architecture, a driver branch, a torch build and a breakage that appeared after this release::
-
-        [archs.archs.130]
-        cc = [13, 0]
-        name = "Example"
-        gpus = ["RTX 6090"]
-        first_toolkit = [14, 0]
-        last_toolkit = false        # false stands for "none" (TOML has no null)
-        tegra = false
-        variants = {}
-        verified = true
-        source = "release notes of CUDA 14.0"
-
-        [drivers.driver_levels.640]
-        cuda = [14, 0]
-        verified = true
-        source = "nvidia-smi here"
-
-        [torch_releases.releases."2.15".builds.cu126]
-        index_verified = true       # pip found it
-
-        [breakages.cstdint.when]
-        gcc = ">=14"
-
-    or, to have wheels come from a mirror of PyTorch's index::
-
-        [torch_releases]
-        index_url = "https://mirror.example/whl/{tag}"
-
-    Use it with ``using``.
+    It mirrors the data files: table name, section, row key, fields; ``docs/extending.md`` shows one.
 
     Raises:
         KnowledgeError: the file cannot be read, names a table that does not exist, or makes a table depart from its
@@ -103,26 +71,23 @@ def load_overrides(path: Path) -> Overrides:
         raise KnowledgeError(
             f"The override file {path} must hold tables by name, for example [archs.archs.130]."
         )
-    failures = document.get("failures")
-    if isinstance(failures, dict):  # their names had underscores
-        document["failures"] = {name.replace("_", "-"): row for name, row in failures.items()}
+    tables = {}
     for name, changes in document.items():
         if name not in table_names():
             raise KnowledgeError(
                 f"The override file {path} names the table {name!r}, which does not exist. "
                 f"Tables: {', '.join(table_names())}."
             )
-        if problem := problem_in(name, _merge(_shipped(name), changes)):
+        tables[name] = _merge(_shipped(name), changes)
+        if problem := problem_in(name, tables[name]):
             raise KnowledgeError(f"The override file {path} cannot be used: {problem}")
-    return Overrides(path, document)
+    return Overrides(tables)
 
 
 @contextmanager
-def using(extra: Overrides | Path | None) -> Iterator[None]:
-    """Answer every question inside the block with a user's overrides laid over our tables (None: ours alone)."""
-    if isinstance(extra, Path):
-        extra = load_overrides(extra)
-    token = _active.set(extra)
+def using(extra: Path) -> Iterator[None]:
+    """Answer every question inside the block with the overrides of a user's file laid over our tables."""
+    token = _active.set(load_overrides(extra))
     try:
         yield
     finally:
@@ -131,39 +96,32 @@ def using(extra: Overrides | Path | None) -> Iterator[None]:
 
 def table(name: str) -> Mapping[str, Any]:
     """One data file as plain data, with the active overrides laid over it."""
-    shipped = _shipped(name)
     overrides = _active.get()
-    if overrides is None or name not in overrides.tables:
-        return shipped
-    merged: Mapping[str, Any] = _merge(shipped, overrides.tables[name])
-    return merged
+    if overrides is not None and name in overrides.tables:
+        return overrides.tables[name]
+    return _shipped(name)
 
 
 def problem_in(name: str, document: Any) -> str:
     """In what a table first departs from its schema, as a sentence; "" where it does not."""
+    # fastjsonschema: one package of pure Python, imported only for --knowledge; jsonschema brings compiled ones along
     schemas: Any = importlib.import_module("fastjsonschema")
     try:
-        _validator(name)(document)
+        _validator(name)(document, name_prefix=name)
     except schemas.JsonSchemaValueException as error:
-        return _departure(".".join((name, *map(str, error.path[1:]))), error)
+        described = isinstance(error.definition, dict) and error.definition.get("description")
+        if described and not isinstance(error.value, dict):
+            return f"{error.name} is {error.value!r}; it must be {described}."
+        return f"{error.message}."
     return ""
 
 
-def _departure(path: str, error: Any) -> str:
-    """What a validator's error means, for a value at this path of the table."""
-    schema: Mapping[str, Any] = {}
-    if isinstance(error.definition, dict):
-        schema = error.definition
-    if error.rule == "required":
-        missing = [key for key in schema["required"] if key not in error.value]
-        return f"{path} lacks {', '.join(missing)}."
-    if error.rule == "additionalProperties":
-        known = schema["properties"]
-        extra = next(key for key in error.value if key not in known)
-        return f"{path} has {extra!r}, which means nothing there. Known: {', '.join(known)}."
-    if error.rule == "propertyNames":
-        return f"{path} has a row whose key is not {_describe(schema['propertyNames'])}."
-    return f"{path} is {error.value!r}; it must be {_describe(schema)}."
+@cache
+def _validator(name: str) -> Callable[..., Any]:
+    whole = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    schema = {"$defs": whole["$defs"], **whole["properties"][name]}
+    validate: Callable[..., Any] = importlib.import_module("fastjsonschema").compile(schema)
+    return validate
 
 
 def cached(build: Callable[[], T]) -> Callable[[], T]:
@@ -232,35 +190,6 @@ def _read(path: Path) -> Mapping[str, Any]:
     # by the plain decoder: the guards of parse_json are for strangers' files
     document: Mapping[str, Any] = json.loads(text)
     return document
-
-
-@cache
-def _schema() -> Mapping[str, Any]:
-    schema: Mapping[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    return schema
-
-
-@cache
-def _validator(name: str) -> Callable[[Any], Any]:
-    # fastjsonschema: one package of pure Python, imported only for --knowledge; jsonschema brings compiled ones along
-    schema = {"$defs": _schema()["$defs"], **_schema()["properties"][name]}
-    validate: Callable[[Any], Any] = importlib.import_module("fastjsonschema").compile(schema)
-    return validate
-
-
-def _describe(schema: Mapping[str, Any]) -> str:
-    """What a schema asks for, in words."""
-    if "$ref" in schema:
-        return _describe(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
-    if "description" in schema:
-        return str(schema["description"])
-    if "anyOf" in schema:
-        return " or ".join(_describe(part) for part in schema["anyOf"])
-    if "enum" in schema:
-        return f"one of {', '.join(map(str, schema['enum']))}"
-    if schema.get("type") == "array":
-        return f"a list, each {_describe(schema['items'])}"
-    return "a table"
 
 
 def _merge(ours: Any, theirs: Any) -> Any:

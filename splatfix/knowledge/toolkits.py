@@ -4,7 +4,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from splatfix.knowledge.rows import decode, rows
+from splatfix.knowledge.rows import decode, row_of, rows
 from splatfix.knowledge.tables import parse_version, source_of, table
 
 
@@ -45,18 +45,7 @@ class WheelToolkit(Struct, frozen=True):
 
 def provision(cuda_major: int) -> Provision | None:
     """What PyPI offers for a CUDA major; None: not known."""
-    row = table("toolkits")["majors"].get(str(cuda_major))
-    if row is None:
-        return None
-    return decode(Provision, row, f"toolkits.majors.{cuda_major}")
-
-
-def provisionable(cuda_major: int) -> bool | None:
-    """Whether pip alone brings a compiler of this CUDA major; None: not known."""
-    offer = provision(cuda_major)
-    if offer is None:
-        return None
-    return offer.compiler
+    return row_of(Provision, "toolkits", "majors", str(cuda_major))
 
 
 def recipe(cuda: str, platform: str = "linux") -> WheelToolkit | None:
@@ -65,7 +54,8 @@ def recipe(cuda: str, platform: str = "linux") -> WheelToolkit | None:
     Take the version that torch itself depends on (``cuda_of_torch``), so that headers and runtime agree.
     """
     version = parse_version(cuda)
-    if not provisionable(version[0]):
+    offer = provision(version[0])
+    if offer is None or not offer.compiler:
         return None
     if len(version) < 3:
         cuda = f"{cuda}.*"
@@ -79,7 +69,6 @@ def recipe(cuda: str, platform: str = "linux") -> WheelToolkit | None:
     return decode(
         WheelToolkit,
         row,
-        "toolkits.recipe",
         requirement=f"{row['meta_package']}[{','.join(row['extras'])}]=={cuda}",
         fixes=tuple(fix for fix in fixes if fix.platform == platform),
         verified=verified,

@@ -1,7 +1,7 @@
 """PyTorch's published builds: which CUDA tags each release has, whose code they carry, and the pip command for each."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -32,10 +32,8 @@ class TorchBuild(Struct, frozen=True):
     tag: str
     """``cu128``: the last part of the index address."""
     cuda: tuple[int, int]
-    code: Mapping[str, BuildCode]
-    """By ``platform-machine``: what is known; a place that is missing here is unknown."""
-    no_wheel: frozenset[str]
-    """Places (``platform-machine``) for which there is no wheel."""
+    windows_wheel: bool
+    """PyTorch builds every tag for Linux; only some are built for Windows."""
     versions: tuple[str, ...] | None
     """The only patch versions that have this build; None: all, as far as known."""
     cxx11_abi: bool
@@ -49,6 +47,19 @@ class TorchBuild(Struct, frozen=True):
     source: str
     newest: str = ""
     """The newest patch version of the release, where the table has it."""
+    linux_x86_64: BuildCode | None = None
+    """None: unknown, there and for each place that is missing here."""
+    windows_x86_64: BuildCode | None = None
+    linux_aarch64: BuildCode | None = None
+
+    def code(self, platform: str = "linux", machine: str = "x86_64") -> BuildCode | None:
+        """What is known of the libraries for a place; AMD64 and arm64 are the same as x86_64 and aarch64."""
+        machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine.lower())
+        return getattr(self, f"{platform}_{machine}", None)
+
+    def has_wheel(self, platform: str) -> bool:
+        """Tell whether it was published for a platform."""
+        return platform != "windows" or self.windows_wheel
 
     @property
     def torch(self) -> str:
@@ -95,34 +106,19 @@ class RankedBuild(Struct, frozen=True):
 
     build: TorchBuild
     runs: Runs
-    exact: bool
-    """It carries machine code for this very architecture, not a sibling's."""
 
 
 @cached
 def _releases() -> Mapping[tuple[int, int], TorchRelease]:
     known = {}
     for name, row in table("torch_releases")["releases"].items():
-        newest = row.get("newest", "")
-        builds = tuple(_build(name, tag, build, newest) for tag, build in row["builds"].items())
-        where = f"torch_releases.releases.{name}"
-        known[pair(name)] = decode(TorchRelease, row, where, release=name, builds=builds)
+        builds = []
+        for tag, build in row["builds"].items():
+            source = source_of("torch_releases", build)
+            given = {"release": name, "tag": tag, "source": source, "newest": row.get("newest", "")}
+            builds.append({**build, **given})
+        known[pair(name)] = decode(TorchRelease, {**row, "builds": builds}, release=name)
     return dict(sorted(known.items()))
-
-
-def _build(release: str, tag: str, row: Mapping[str, Any], newest: str) -> TorchBuild:
-    where = f"torch_releases.releases.{release}.builds.{tag}"
-    code = {}
-    for key in ("linux_x86_64", "windows_x86_64", "linux_aarch64"):
-        if row.get(key):
-            code[key.replace("_", "-", 1)] = decode(BuildCode, row[key], f"{where}.{key}")
-    # PyTorch builds every tag for Linux; only some are built for Windows
-    no_wheel = set()
-    if not row["windows_wheel"]:
-        no_wheel.add("windows-x86_64")
-    source = source_of("torch_releases", row)
-    given = {"code": code, "no_wheel": frozenset(no_wheel), "source": source, "newest": newest}
-    return decode(TorchBuild, row, where, release=release, tag=tag, **given)
 
 
 def releases() -> tuple[TorchRelease, ...]:
@@ -147,20 +143,13 @@ def build(torch_version: str, tag: str | None = None) -> TorchBuild | None:
     return next((item for item in row.builds if item.tag == tag), None)
 
 
-def place(platform: Platform = "linux", machine: str = "x86_64") -> str:
-    """The key of ``TorchBuild.code``: ``linux-x86_64``; AMD64 and arm64 are the same as x86_64 and aarch64."""
-    lowered = machine.lower()
-    return f"{platform}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(lowered, lowered) }"
-
-
 def how_build_runs(
     torch_build: TorchBuild, arch: Arch, platform: Platform = "linux", machine: str = "x86_64"
 ) -> Runs:
     """How a published build runs on a GPU. ``unknown`` where the code was not read, or sources disagree about PTX."""
-    where = place(platform, machine)
-    if where in torch_build.no_wheel:
+    if not torch_build.has_wheel(platform):
         return "no"
-    code = torch_build.code.get(where)
+    code = torch_build.code(platform, machine)
     if code is None:
         return "unknown"
     runs: Runs = "no"
@@ -175,31 +164,18 @@ def how_build_runs(
     return runs
 
 
-def build_runs_on(
-    torch_build: TorchBuild, arch: Arch, platform: Platform = "linux", machine: str = "x86_64"
-) -> bool | None:
-    """As ``how_build_runs``: True, False, or None where the table cannot say."""
-    runs = how_build_runs(torch_build, arch, platform, machine)
-    if runs == "unknown":
-        return None
-    return runs != "no"
-
-
 def wheel_obstacle(
     torch_build: TorchBuild,
     platform: Platform = "linux",
-    machine: str = "x86_64",
     *,
     python: tuple[int, int] | None = None,
     glibc: tuple[int, int] | None = None,
 ) -> str | None:
     """Why pip would find no wheel of this build here, as a sentence; None: nothing known stands against it."""
-    row = release(torch_build.release)
+    row = _releases()[pair(torch_build.release)]
     name = f"torch {torch_build.torch.removesuffix('.*')} {torch_build.tag}"
-    if place(platform, machine) in torch_build.no_wheel:
+    if not torch_build.has_wheel(platform):
         return f"{name} has no {platform} wheel."
-    if row is None:
-        return None
     if python is not None and row.supports_python(python) is False:
         pythons = f"{dotted(row.python_min)} or newer"
         if row.python_max is not None:
@@ -228,13 +204,12 @@ def builds_for_arch(
     keeps to the release of one version; ``python`` and ``glibc`` leave out builds without a wheel for them,
     ``driver`` leaves out CUDA majors that it cannot start.
     """
-    rows = releases()
-    if torch is not None:
-        rows = tuple(row for row in rows if pair(row.release) == parse_version(torch)[:2])
     ranked = []
-    for item in rows:
+    for item in releases():
+        if torch is not None and pair(item.release) != parse_version(torch)[:2]:
+            continue
         for candidate in item.builds:
-            if wheel_obstacle(candidate, platform, machine, python=python, glibc=glibc) is not None:
+            if wheel_obstacle(candidate, platform, python=python, glibc=glibc) is not None:
                 continue
             runs = how_build_runs(candidate, arch, platform, machine)
             if runs == "no" or (runs == "unknown" and not include_unknown):
@@ -242,23 +217,10 @@ def builds_for_arch(
             floor = runtime_floor(candidate.cuda, platform)
             if driver is not None and floor is not None and driver < floor:
                 continue
-            code = candidate.code.get(place(platform, machine))
-            exact = code is not None and arch.plain in code.cubins
-            ranked.append(RankedBuild(candidate, runs, exact))
-    return tuple(sorted(ranked, key=_rank))
-
-
-def _rank(item: RankedBuild) -> tuple[Any, ...]:
-    build = item.build
-    number = pair(build.release)
-    default = _releases()[number].pypi_linux_default == build.tag
-    return (
-        ("cubin", "ptx", "unknown").index(item.runs),
-        not build.index_verified,
-        (-number[0], -number[1]),
-        not default,
-        (-build.cuda[0], -build.cuda[1]),
-    )
+            default = item.pypi_linux_default == candidate.tag
+            order = (candidate.index_verified, pair(item.release), default, candidate.cuda)
+            ranked.append((("unknown", "ptx", "cubin").index(runs), order, RankedBuild(candidate, runs)))
+    return tuple(item for *_, item in sorted(ranked, key=lambda row: row[:2], reverse=True))
 
 
 def cxx11_abi(torch_version: str) -> bool | None:

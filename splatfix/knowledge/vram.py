@@ -211,21 +211,20 @@ def card_memory(name: str) -> int | None:
 
 def _sizes(name: str) -> set[int]:
     """List the GiB of the card of this name, or of those that lack only its first words (``5080``, ``rtx5080``, ``a6000``)."""
-    plain = _plain(name)
-    if plain in _cards():
-        return {_cards()[plain]}
+    plain, cards = _plain(name), _cards()
+    if plain in cards:
+        return {cards[plain][1]}
     number = re.sub(r"^(?:rtx|gtx|quadro|titan) ", "", plain)
     if not any(map(str.isdigit, number)):
         return set()
-    return {gib for card, gib in _cards().items() if card.endswith(f" {number}")}
+    return {gib for card, (_, gib) in cards.items() if card.endswith(f" {number}")}
 
 
 def near_cards(name: str) -> Sequence[str]:
     """Up to four cards whose names have its number, else are spelled much alike."""
-    cards = {_plain(card): card for row in table("vram")["gpus"].values() for card in row.split(", ")}
-    numbers = set(re.findall(r"\d{2,}", name))
-    near = [card for plain, card in cards.items() if numbers & set(re.findall(r"\d+", plain))]
-    return (near or [cards[plain] for plain in get_close_matches(_plain(name), cards)])[:4]
+    numbers, cards = set(re.findall(r"\d{2,}", name)), _cards()
+    near = [plain for plain in cards if numbers & set(re.findall(r"\d+", plain))]
+    return [cards[plain][0] for plain in near or get_close_matches(_plain(name), cards)][:4]
 
 
 _SAID_BESIDES = frozenset(
@@ -244,7 +243,7 @@ def _plain(name: str) -> str:
 
 
 @cached
-def _cards() -> Mapping[str, int]:
-    return {
-        _plain(card): int(gib) for gib, cards in table("vram")["gpus"].items() for card in cards.split(", ")
-    }
+def _cards() -> Mapping[str, tuple[str, int]]:
+    """Name and GiB of every card, by its plain name."""
+    rows = table("vram")["gpus"].items()
+    return {_plain(card): (card, int(gib)) for gib, cards in rows for card in cards.split(", ")}

@@ -15,7 +15,6 @@ class WheelIndex(Struct, frozen=True):
     name: str
     address: str
     """Of a page or folder; ``{name}``, ``{cuda}`` and ``{torch}`` stand for the package, ``cu128`` and ``2.8``."""
-    publisher: str = ""
     maintained: bool = False
     """Published by those who write the packages."""
     packages: tuple[str, ...] = ()

@@ -119,7 +119,7 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
         return Rejected.of("plan.variant-not-said", text=text, todo=steps)
     extension, reason, row = name, tables.IRREPLACEABLE.get(name), variant(kind)
     if name == _SHARED_NAME:
-        reason = tables.refusal(kind)
+        reason = tables.IRREPLACEABLE_VARIANTS.get(kind)
         if row is None or reason is None:
             return Rejected.of("plan.unknown-variant", text=text, variants=kinds)
         extension, text = row.module, f"{row.module} ({kind})"
@@ -244,7 +244,7 @@ def _by_tables(usage: Usage, checkout: Checkout) -> Dropin | str:
     answering = next((dropin for dropin in fitting if not any(unanswered(checkout, dropin))), None)
     if answering and (usage.calls or keys or len(candidates) == 1):
         return answering
-    refused = next(filter(None, map(tables.refusal, keys)), "")
+    refused = next(filter(None, map(tables.IRREPLACEABLE_VARIANTS.get, keys)), "")
     if usage.calls and not face:
         return ""
     if refused or face:
@@ -322,7 +322,7 @@ def _by_parts(parts: Iterable[NativePart], installed: set[str]) -> Replacement:
         reason = "it has no drop-in"
         if part.variant:
             fitting = [dropin for dropin in DROPINS if part.variant in dropin.serves][:1]
-            reason = tables.refusal(part.variant) or "no drop-in was made for it"
+            reason = tables.IRREPLACEABLE_VARIANTS.get(part.variant) or "no drop-in was made for it"
         elif fitting:
             reason = "several packages share this name, and which one it is cannot be determined here"
         if len(fitting) == 1:

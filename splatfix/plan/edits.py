@@ -52,7 +52,7 @@ def needed_cures(
             and (arch_missing or not when.arch_missing)
             and (gpu_missing or not when.gpu_missing)
             and when.builder in ("", builder)
-            and (when.sources_match is None or any(map(when.sources_match.search, code_of_files.values())))
+            and any(re.search(when.sources_match, code) for code in code_of_files.values())
         )
         if not applies and not record.always_edit:
             continue
@@ -91,7 +91,7 @@ def edited(name: str, text: str, edits: Sequence[PlannedEdit]) -> str:
 
 def apply(record: Breakage, text: str) -> str:
     """Return the text with a record's edits; applied to its own result it changes nothing more."""
-    if record.find and record.find.unless and record.find.unless.search(text):
+    if record.find and record.find.unless and re.search(record.find.unless, text):
         return text
     for edit in record.edits:
         if edit.include:
@@ -100,10 +100,10 @@ def apply(record: Breakage, text: str) -> str:
             text = _after_includes(text, edit.prepend)
         elif edit.replace:
             before = text
-            text = edit.replace.sub(edit.by, text)
+            text = re.sub(edit.replace, edit.by, text)
             while edit.repeat and text != before:
                 before = text
-                text = edit.replace.sub(edit.by, text)
+                text = re.sub(edit.replace, edit.by, text)
     return text
 
 

@@ -4,19 +4,19 @@ stopped."""
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix.core.errors import SplatfixError, cannot_write, usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import TEMPORARY, make_folder, read_json, write_json, write_text
 from splatfix.core.reading import is_regular_file, read_blocks
-from splatfix.core.step import run, say
+from splatfix.core.step import run
 from splatfix.core.words import counted, few
 from splatfix.facts.scene.model import Scene
 from splatfix.facts.scene.photos import leads_out
@@ -26,8 +26,7 @@ from splatfix.scenes.photos import Change, PhotoJob, jobs_of, require_pillow, wr
 
 MARKER = "splatfix-scene.json"
 """In a copy: what it was made of, with which options, and whether it is finished."""
-TEST_EVERY = 8
-"""Of the sorted names the first of every eight is held out, as all the field's COLMAP readers do."""
+T = TypeVar("T")
 
 
 class FixRequest(Struct, frozen=True):
@@ -55,11 +54,9 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     """Write the copy.
 
     Raises:
-        SplatfixError: ``not-a-scene``, ``leads-out``, ``copy-elsewhere``, ``copy-exists``, ``copy-not-ours``, ``needs-pillow``
-            (exit code 2); ``scene-damaged``, ``photo-not-readable`` (1); ``cannot-write`` (3).
+        SplatfixError: ``not-a-scene``, ``leads-out``, ``copy-elsewhere``, ``copy-exists``, ``needs-pillow`` (exit code 2);
+            ``scene-damaged``, ``photo-not-readable`` (1); ``cannot-write`` (3).
     """
-    if request.out.is_symlink():  # beside a stranger's scene, under the name that the check suggests
-        raise SplatfixError.of("scenes.copy-not-ours", out=request.out.parent, path=request.out.name)
     folder, out = (Path(os.path.realpath(path)) for path in (request.folder, request.out))
     request = replace(request, folder=folder, out=out)
     scene = read_scene(request.folder)
@@ -78,7 +75,6 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     if any(job.by_pillow for job in jobs):
         require_pillow()
     begun = _begin(request)
-    _require_room(scene, files, request)
     write_photos(
         scene.folder, request.out, jobs, lambda number, total: progress(f"photos: {number} of {total}")
     )
@@ -125,26 +121,9 @@ def _begin(request: FixRequest) -> Mapping[str, object]:
         write_json(marker, begun)
     elif not marker.is_file() or read_json(marker, "the record of a copy").get("made_from") != options:
         raise SplatfixError.of("scenes.copy-exists", out=request.out)
-    for path in out.rglob("*"):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise SplatfixError.of("scenes.copy-not-ours", out=out, path=path.relative_to(out))
-        if path.name.startswith(TEMPORARY) and path.is_file():
-            path.unlink()
+    for path in out.rglob(f"{TEMPORARY}*"):
+        path.unlink()
     return begun
-
-
-def _require_room(scene: Scene, files: Mapping[str, str], request: FixRequest) -> None:
-    """Refuse before anything is written where the disk cannot hold it."""
-    photos = sum(photo.size_bytes for photo in scene.present.values())
-    there = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
-    needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))
-    needed += sum(path.stat().st_size for path in map(scene.folder.joinpath, files) if is_regular_file(path))
-    free = shutil.disk_usage(request.out).free
-    if needed - there > free:
-        raise cannot_write(
-            f"The copy needs about {needed / 2**20:.0f} MiB, and {request.out} has {free / 2**20:.0f} MiB free.",
-            say("Give a folder on another disk with --out."),
-        )
 
 
 def _in_words(scene: Scene, jobs: list[PhotoJob], divisors: tuple[int, ...]) -> Iterator[str]:
@@ -165,13 +144,17 @@ def _in_words(scene: Scene, jobs: list[PhotoJob], divisors: tuple[int, ...]) -> 
         yield "points3D.ply left out: the trainer writes it again"
 
 
+def _split(items: Sequence[T]) -> tuple[list[T], list[T]]:
+    """Part what is trained on from what is held out: of the sorted names the first of every eight, as all the field's COLMAP
+    readers do."""
+    return [item for number, item in enumerate(items) if number % 8], list(items[::8])
+
+
 def _split_frames(source: Path, out: Path) -> str:
     """Every eighth frame of a Blender scene goes into the file for testing."""
     document = read_transforms(source, TRAIN)
     frames = [frame for frame in document["frames"] if isinstance(frame, dict)]
-    frames.sort(key=lambda frame: str(frame.get("file_path")))
-    held_out = frames[::TEST_EVERY]
-    train = [frame for number, frame in enumerate(frames) if number % TEST_EVERY]
+    train, held_out = _split(sorted(frames, key=lambda frame: str(frame.get("file_path"))))
     # the file for training last: with both there the split is whole
     write_json(out / TEST, {**document, "frames": held_out})
     write_json(out / TRAIN, {**document, "frames": train})
@@ -180,9 +163,7 @@ def _split_frames(source: Path, out: Path) -> str:
 
 def _write_lists(scene: Scene, out: Path) -> str:
     """As nerfstudio's readers have them: names below the folder of the photos."""
-    names = sorted(image.name for image in scene.images)
-    held_out = names[::TEST_EVERY]
-    train = [name for number, name in enumerate(names) if number % TEST_EVERY]
+    train, held_out = _split(sorted(image.name for image in scene.images))
     write_text(out / "test_list.txt", "".join(f"{name}\n" for name in held_out))
     write_text(out / "train_list.txt", "".join(f"{name}\n" for name in train))
     return f"{counted(len(held_out), 'view')} held out in test_list.txt"

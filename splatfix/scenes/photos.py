@@ -227,17 +227,14 @@ def _opened(content: bytes, name: str) -> Iterator[Any]:
     """
     from PIL import Image
 
-    decoded = False
     try:
         photo = Image.open(io.BytesIO(content), formats=PILLOW_FORMATS)
         with _ALONE if photo.width * photo.height > _LARGE else nullcontext():
             photo.load()
-            decoded = True
             yield photo
+    except MemoryError:
+        raise
     except Exception as error:  # a damaged file ends Pillow in many ways, and not only by OSError
-        # what is no fault of the file: too little memory, and mistakes in what is done with a decoded photo
-        if isinstance(error, MemoryError) or (decoded and isinstance(error, (AttributeError, NameError))):
-            raise
         raise _not_readable(name, str(error) or type(error).__name__) from error
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from email.parser import HeaderParser
+from zipfile import ZipFile, ZipInfo
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -11,13 +12,13 @@ from packaging.version import Version
 
 from splatfix.binaries import Binary, BinaryError, missing_exports
 from splatfix.binaries._bytes import Reader
-from splatfix.binaries.reader import is_native_name, parse
+from splatfix.binaries.reader import parse
 from splatfix.binaries.symbols import parse_exported, parse_needs
-from splatfix.binaries.wheel import Member, members, opened_member
+from splatfix.binaries.wheel import native_members, opened_member
 from splatfix.context import Context
 from splatfix.context.coverage import targets_by_module
 from splatfix.core.errors import SplatfixError
-from splatfix.core.limits import MOST_INSTALLED, MOST_LIBRARIES, MOST_SOURCE
+from splatfix.core.limits import MOST_INSTALLED, MOST_SOURCE
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
 from splatfix.facts import of_torch, torch_libraries
@@ -33,27 +34,28 @@ _CUDART = re.compile(r"(?:libcudart\.so\.|cudart64_)(\d\d)")
 
 
 def prove_natives(
-    reader: Reader, targets: Sequence[Arch], context: Context
+    archive: ZipFile, targets: Sequence[Arch], context: Context
 ) -> tuple[list[Binary], list[str]]:
     """Prove that this Python and torch can load a wheel's compiled members, and that their GPU code serves every target.
 
     Returns the members, and what was shown of them, a clause each. Raises ``wheel-does-not-fit``, ``wrong-gpu-code``,
     ``torch-symbols-missing``, ``torch-unreadable``, and ``BinaryError`` where the wheel, or a library in it, is damaged.
     """
-    natives = list(members(reader, lambda name: is_native_name(name.rpartition("/")[2])))
-    if len(natives) > MOST_LIBRARIES or sum(item.size for item in natives) > MOST_INSTALLED:
-        most = f"{MOST_LIBRARIES} libraries or {MOST_INSTALLED >> 30} GiB of them"
-        raise BinaryError(f"more than {most} in one archive: not a real wheel")
+    natives = native_members(archive)
+    if sum(item.file_size for item in natives) > MOST_INSTALLED:
+        raise BinaryError(
+            f"more than {MOST_INSTALLED >> 30} GiB of libraries in one archive: not a real wheel"
+        )
     assert context.interpreter is not None
     abi = context.interpreter.abi_tag
     for item in natives:
-        name = item.name.rpartition("/")[2]
+        name = item.filename.rpartition("/")[2]
         if python_of_file(name) and not extension_file_fits(name, abi):
             raise SplatfixError.of(
-                "wheels.module-of-another-python", member=item.name, name=name.split(".")[1], abi_tag=abi
+                "wheels.module-of-another-python", member=item.filename, name=name.split(".")[1], abi_tag=abi
             )
     with ExitStack() as stack:
-        opened = {item.name: stack.enter_context(opened_member(reader, item)) for item in natives}
+        opened = {item.filename: stack.enter_context(opened_member(archive, item)) for item in natives}
         binaries = [parse(contents, name) for name, contents in opened.items()]
         shown = _prove_code(binaries, targets, context)
         return binaries, [*shown, _prove_symbols(opened, context.torch)]
@@ -112,21 +114,20 @@ def _prove_symbols(opened: Mapping[str, Reader], torch: Torch | None) -> str:
 
 
 def prove_found(
-    reader: Reader, wanted: Wanted, context: Context, torch: Torch, version: str
+    archive: ZipFile, wanted: Wanted, context: Context, torch: Torch, version: str
 ) -> tuple[str, ...]:
     """Prove that a wheel of an index, with this version in its name, will do for the targets of ``context``.
 
     Returns what its METADATA says of it and the evidence, a clause each; raised is what speaks against it, or (exit code
     ``UNDETERMINED``) that it cannot be told, and ``BinaryError`` as by :func:`prove_natives`.
     """
-    listed = tuple(members(reader, lambda name: not name.endswith("/")))
-    metadata = _prove_metadata(reader, listed, wanted, torch, version)
-    faces = _prove_faces(reader, listed, wanted)
-    if not any(is_native_name(item.name.rpartition("/")[2]) for item in listed):
-        if any(item.name.endswith(".cu") for item in listed):
+    metadata = _prove_metadata(archive, wanted, torch, version)
+    faces = _prove_faces(archive, wanted)
+    if not native_members(archive):
+        if any(name.endswith(".cu") for name in archive.namelist()):
             raise SplatfixError.of("wheels.compiled-at-first-use")
         raise SplatfixError.of("wheels.no-library")
-    binaries, shown = prove_natives(reader, context.archs, context)
+    binaries, shown = prove_natives(archive, context.archs, context)
     if not any(loaded_fatbins(binary.fatbins) for binary in binaries):
         raise SplatfixError.of("wheels.no-gpu-code", files=few([binary.path for binary in binaries]))
     # they link the CUDA runtime of torch's major, which is the one that is loaded
@@ -140,16 +141,12 @@ def prove_found(
     return (*metadata, *faces, *shown)
 
 
-def _prove_metadata(
-    reader: Reader, listed: Sequence[Member], wanted: Wanted, torch: Torch, version: str
-) -> tuple[str, ...]:
+def _prove_metadata(archive: ZipFile, wanted: Wanted, torch: Torch, version: str) -> tuple[str, ...]:
     """Prove that it is the distribution and the version that its name says, and asks for this torch."""
-    infos = [
-        item for item in listed if item.name.count("/") == 1 and item.name.endswith(".dist-info/METADATA")
-    ]
+    infos = [item for item in archive.infolist() if re.fullmatch(r"[^/]*\.dist-info/METADATA", item.filename)]
     if len(infos) != 1:
         raise BinaryError(f"it has {len(infos)} METADATA where one belongs")
-    metadata = HeaderParser().parsestr(_text(reader, infos[0]))
+    metadata = HeaderParser().parsestr(_text(archive, infos[0]))
     name, stated = metadata["Name"] or "", metadata["Version"] or ""
     if canonicalize_name(name) != canonicalize_name(wanted.name):
         raise SplatfixError.of("wheels.wrong-name", name=name or "nothing")
@@ -168,17 +165,17 @@ def _prove_metadata(
     return (name, stated, *requires)
 
 
-def _prove_faces(reader: Reader, listed: Sequence[Member], wanted: Wanted) -> list[str]:
+def _prove_faces(archive: ZipFile, wanted: Wanted) -> list[str]:
     """Prove that its packages are called as the source, or the variant that was asked for, is called."""
     sources = {}
-    for item in listed:
-        module, _, rest = item.name.partition("/")
+    for item in archive.infolist():
+        module, _, rest = item.filename.partition("/")
         if rest == "__init__.py" and module.isidentifier():
             sources[module] = item
 
     def face_of(module: str) -> PackageSource:
         try:
-            return read_package_source(module, _text(reader, sources[module]))
+            return read_package_source(module, _text(archive, sources[module]))
         except ValueError as error:
             raise SplatfixError.of("wheels.unreadable-face", module=module, error=error) from error
 
@@ -215,11 +212,11 @@ def _prove_variant(face: PackageSource, wanted: Wanted) -> str:
     return which
 
 
-def _text(reader: Reader, member: Member) -> str:
-    if member.size > MOST_SOURCE:
-        raise BinaryError(f"{member.name} has {member.size} bytes: not a real wheel")
-    with opened_member(reader, member) as contents:
-        return contents.take(0, contents.size, member.name).decode("utf-8", "replace")
+def _text(archive: ZipFile, member: ZipInfo) -> str:
+    if member.file_size > MOST_SOURCE:
+        raise BinaryError(f"{member.filename} has {member.file_size} bytes: not a real wheel")
+    with opened_member(archive, member) as contents:
+        return contents.take(0, contents.size, member.filename).decode("utf-8", "replace")
 
 
 def face_difference(face: PackageSource, expected: PackageSource) -> str:

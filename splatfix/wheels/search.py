@@ -10,7 +10,7 @@ from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
 from splatfix.binaries import BinaryError
-from splatfix.binaries._bytes import opened
+from splatfix.binaries.wheel import opened_wheel
 from splatfix.context import Context
 from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.files import write_bytes
@@ -96,8 +96,8 @@ class Finder(Struct, frozen=True):
                 path = Path(tempfile.mkdtemp(dir=process_folder()), link.wheel)
                 self.web.save(link.address, path, link.digest)
             version = link.wheel.split("-")[1]
-            with opened(path) as reader:
-                evidence = prove_found(reader, self.wanted, self.context, self.torch, version)
+            with opened_wheel(path) as archive:
+                evidence = prove_found(archive, self.wanted, self.context, self.torch, version)
             return Candidate(link, None, evidence, path)
         except SplatfixError as error:
             # a clause, in which some is the stranger's own text

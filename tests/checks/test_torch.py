@@ -74,7 +74,10 @@ def test_a_torch_that_serves_both_is_a_command(changed: Changer, torch_with: Tor
     (command,) = [item.shell(windows=False) for item in commands(finding.remedy)]
     build = build_in(command)
     for card in (RTX_3090, RTX_5090):
-        assert torch_releases.build_runs_on(build, Arch.parse(card.cc or "")), (command, card)
+        assert torch_releases.how_build_runs(build, Arch.parse(card.cc or "")) in ("cubin", "ptx"), (
+            command,
+            card,
+        )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import io
 import sysconfig
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.pe import MAGIC as PE_MAGIC
 from splatfix.binaries.reader import parse
 from splatfix.binaries.symbols import parse_exported, parse_needs, parse_provided
-from splatfix.binaries.wheel import parse_wheel
+from splatfix.binaries.wheel import read_wheel
 from tests.binaries.forge_elf import ElfForge
 from tests.binaries.forge_fatbin import LTO, TYPICAL, entry, fatbin_of
 from tests.binaries.forge_pe import PeForge
@@ -68,10 +69,10 @@ def corpus() -> dict[str, bytes]:
     return files
 
 
-def outcome(call: Callable[[Reader], object], data: bytes, behind: bytes) -> object:
-    """What a call answers or complains about, with other bytes lying behind the file's end."""
+def outcome(call: Callable[[Reader], object], data: bytes) -> object:
+    """What a call answers or complains about."""
     try:
-        return call(Reader(data + behind, 0, len(data)))
+        return call(Reader(data))
     except BinaryError as error:
         assert str(error)
         return str(error)
@@ -83,23 +84,25 @@ def calls_for(data: bytes) -> list[Callable[[Reader], object]]:
     if data.startswith((ELF_MAGIC, PE_MAGIC)):
         calls += [parse_needs, parse_provided, lambda reader: parse_exported(reader, ASKED)]
     if data.startswith(b"PK"):
-        calls.append(lambda reader: parse_wheel(reader, "x.whl", on_error=lambda *_: None))
+        calls.append(_read_wheel)
     return calls
+
+
+def _read_wheel(reader: Reader) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.whl")
+        path.write_bytes(reader.take(0, reader.size, "all"))
+        return read_wheel(path, on_error=lambda *_: None)
 
 
 def run(files: dict[str, bytes], count: int, seed: int) -> Counter[str]:
     """Feed mutants to every call; returns how many calls answered and how many refused."""
     seen: Counter[str] = Counter()
-    for number, (label, data) in enumerate(mutants(files, count, seed)):
+    for label, data in mutants(files, count, seed):
         for call in calls_for(data):
             try:
-                first = outcome(call, data, b"")
-                # a sample is read again with live structures behind its end: the answer must be the same
-                if number % 4 == 0:
-                    assert outcome(call, data, TYPICAL * 4) == first, label
-            except AssertionError:
-                raise
+                answer = outcome(call, data)
             except BaseException as error:
                 raise AssertionError(f"{label}: {type(error).__name__} escaped: {error}") from error
-            seen["refused" if isinstance(first, str) else "answered"] += 1
+            seen["refused" if isinstance(answer, str) else "answered"] += 1
     return seen

@@ -29,7 +29,7 @@ Read = Callable[[bytes, Path], None]
 
 def _binaries(data: bytes, _: Path) -> None:
     for call in binaries.calls_for(data):
-        binaries.outcome(call, data, b"")
+        binaries.outcome(call, data)
 
 
 _SOURCES = (

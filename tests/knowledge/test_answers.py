@@ -51,7 +51,6 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "build runs on": lambda torch, tag, gpu, *place: torch_releases.how_build_runs(
         torch_releases.build(torch, tag), A(gpu), *place
     ),
-    "runs": lambda torch, tag, gpu: torch_releases.build_runs_on(torch_releases.build(torch, tag), A(gpu)),
     "CUDA of build": lambda *asked: (found := torch_releases.build(*asked)) and found.cuda,
     "release": lambda torch: (found := torch_releases.release(torch)) and found.release,
     "best builds for": best_builds_for,
@@ -61,10 +60,8 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "releases for": lambda gpu, how: tuple(
         sorted({item.build.release for item in torch_releases.builds_for_arch(A(gpu), **how)})
     ),
-    "provisionable": toolkits.provisionable,
-    "compare": cpp_extension.compare,
+    "provisionable": lambda major: (offer := toolkits.provision(major)) and offer.compiler,
     "version": parse_version,
-    "place": torch_releases.place,
     "new C++ ABI": torch_releases.cxx11_abi,
     "wheel fits free-threaded": lambda platform, tag: tag_fits(
         tag, WheelTarget((3, 13), platform, free_threaded=True)

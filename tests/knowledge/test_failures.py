@@ -6,21 +6,18 @@ And records of known breakages: each is whole, and check, edit, build log and co
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from splatfix.checks import all_checks
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.step import commands
-from splatfix.knowledge import using
 from splatfix.knowledge.breakages import Breakage, breakages
 from splatfix.knowledge.failures import (
     Failure,
     explain_message,
     failure_class,
     failure_classes,
-    failures,
     foreseen_by,
     messages,
 )
@@ -50,15 +47,6 @@ def test_groups_of_a_message_are_filled_in() -> None:
 def test_every_message_has_its_class() -> None:
     for message in messages():
         assert not message.failure_class or failure_class(message.failure_class), message.key
-
-
-def test_old_spellings_of_a_class_are_accepted(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.toml"
-    mine.write_text('[failures.no_kernel_image]\nfix = "Mine."\n')
-    with using(mine):
-        assert failure_class("no_kernel_image") is failure_class("no-kernel-image")
-        assert failures()["no-kernel-image"].fix == "Mine."
-        assert not [name for name in failures() if "_" in name]
 
 
 def test_the_vocabulary_of_failures() -> None:

@@ -28,7 +28,6 @@ from splatfix.knowledge import (
 )
 from splatfix.knowledge.archs import arch_info, cubin_runs_on, known_archs, newest_toolkit, toolkit_supports
 from splatfix.knowledge.drivers import cuda_level_of_driver
-from splatfix.knowledge.imports import repository_of
 from splatfix.knowledge.tables import DATA, SCHEMA, parse_version, problem_in, table
 from splatfix.knowledge.torch_releases import build
 from tests.hostile.bad_files import bad_files
@@ -104,7 +103,7 @@ def test_new_rows_and_changed_fields(tmp_path: Path) -> None:
         assert parse_target("GeForce RTX 6090") == arch
         assert cuda_level_of_driver("640.10") == (14, 0)
         found = build("2.15.0", "cu126")
-        assert found.index_verified and Arch(6, 0) in found.code["linux-x86_64"].cubins
+        assert found.index_verified and Arch(6, 0) in found.code().cubins
     assert arch_info(arch) is None
     assert cuda_level_of_driver("640.10") is None
     found = build("2.15.0", "cu126")
@@ -131,13 +130,6 @@ def test_missing_file_and_broken_json(tmp_path: Path) -> None:
         load_overrides(tmp_path / "y.json")
 
 
-def test_a_row_that_does_not_fit_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the schema did not see: our own rows are not held to it when they are read."""
-    monkeypatch.setattr("splatfix.knowledge.imports.table", lambda _: {"repositories": {"x": {}}})
-    with pytest.raises(ValueError, match=r"^imports\.repositories\.x: "):
-        repository_of("x")
-
-
 def test_what_is_no_version() -> None:
     with pytest.raises(KnowledgeError, match="not a version"):
         parse_version("newest")
@@ -155,7 +147,7 @@ def read_everything() -> None:
     for row in torch_releases.releases():
         [torch_releases.wheel_obstacle(item, python=(3, 11), glibc=(2, 35)) for item in row.builds]
     toolkits.provision(13), toolkits.recipe("13.0"), toolkits.cuda_of_torch("2.11")
-    stacks.identify("simple_knn", stacks.Traits()), stacks.lookalike("simple-knn")
+    stacks.best_matches("simple_knn", stacks.Traits()), stacks.lookalike("simple-knn")
     host_compilers.limits((12, 8)), host_compilers.library_unreadable((11, 5), 11)
     host_compilers.oldest_gcc_of_torch("2.9"), host_compilers.compiler_check_skipped("2.9.1", None)
     breakages.breakages(), failures.failure_classes(), failures.explain_message("error", "compiler")

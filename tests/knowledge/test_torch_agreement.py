@@ -26,7 +26,7 @@ from splatfix.knowledge.cpp_extension import (
     visible_gpu_arch_list,
 )
 from splatfix.knowledge.host_compilers import compiler_check_skipped
-from splatfix.knowledge.torch_releases import build, place
+from splatfix.knowledge.torch_releases import build
 from tests.files import put
 from tests.tables import data
 
@@ -291,6 +291,6 @@ def test_published_builds(source: TorchSource) -> None:
     for cuda, by_host in published.items():
         ours = build(source.version.split("+")[0], f"cu{cuda.replace('.', '')}")
         for host, numbers in by_host.items():
-            assert {arch.number for arch in ours.code[place("linux", host)].cubins} == numbers, (cuda, host)
+            assert {arch.number for arch in ours.code("linux", host).cubins} == numbers, (cuda, host)
             compared += 1
     assert compared >= 6

@@ -15,7 +15,7 @@ from splatfix.facts import EntryKind
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.tables import parse_version
-from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
+from splatfix.knowledge.torch_releases import build, how_build_runs, wheel_obstacle
 from splatfix.model import Code, Driver, Fact, Facts, FatbinGroup, Gpu, Status, Toolkit, Torch
 from splatfix.model.steps import BuildWheel, InstallTorch, ProvideToolkit
 from splatfix.plan import OptionKind, Plan
@@ -51,7 +51,7 @@ def torch_named(name: str) -> Torch | None:
         return Torch("2.13.0+cpu", None, None, "/x")
     known = build(name)
     assert known is not None, name
-    code = known.code["linux-x86_64"]
+    code = known.code()
     entries = [Code(EntryKind.SASS, arch.sm) for arch in code.cubins]
     entries += [Code(EntryKind.PTX, arch.sm, drivers.ptx_isa_of_cuda(known.cuda)) for arch in code.ptx]
     return replace(as_torch(known), code=(FatbinGroup(tuple(entries), 5),))
@@ -84,7 +84,7 @@ def check(facts: Facts, plan: Plan, targets: tuple[Arch, ...], driver: str) -> N
         assert wheel_obstacle(known, python=(3, 11), glibc=(2, 35)) is None
         assert new.tag in argv(new)[-1] or f"+{new.tag}" in " ".join(argv(new))
         for arch in targets:
-            assert build_runs_on(known, arch) is not False, (new, arch)
+            assert how_build_runs(known, arch) != "no", (new, arch)
         cuda = known.cuda
     elif installed and installed.cuda:
         major, _, minor = installed.cuda.partition(".")

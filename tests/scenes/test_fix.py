@@ -13,7 +13,7 @@ from PIL import Image
 
 from smoke_trainer.data.load import SAMPLES
 from splatfix.checks.scene import judge
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit
 from splatfix.core.files import TEMPORARY, write_json
 from splatfix.facts.scene.photos import read_photo
 from splatfix.facts.scene.reader import read_scene
@@ -186,21 +186,6 @@ def test_what_cannot_be_mended(fault: str, code: str, scene: Path, tmp_path: Pat
     assert (tmp_path / "copy").exists() is (code == "photo-not-readable"), "all else is seen before it writes"
 
 
-@pytest.mark.parametrize("mistake", [MemoryError, AttributeError, NameError])
-def test_no_photo_is_blamed_for_what_is_not_its_fault(
-    mistake: type[Exception], scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: object, **options: object) -> bytes:
-        raise mistake
-
-    monkeypatch.setattr("splatfix.scenes.photos._saved", failing)
-    with pytest.raises(mistake):
-        fixed(scene, tmp_path / "copy")
-    monkeypatch.setattr(Image, "open", failing)
-    with pytest.raises(mistake if mistake is MemoryError else SplatfixError):
-        fixed(scene, tmp_path / "another")
-
-
 MENDED = (
     "capital letters",
     "photos in input",
@@ -248,17 +233,16 @@ def test_copies_are_fractions_of_what_cameras_state(scene: Path, tmp_path: Path)
 
 
 OUTSIDE = {
-    "a name through a link": ("a/../../../home/.bash_aliases", "images/a", "leads-out"),
-    "a link as the copy": ("", "copy", "copy-not-ours"),
-    "a link in the copy": ("", "copy/images", "copy-not-ours"),
-    "a file beside the photos": ("", "cameras.json", "leads-out"),
-    "a folder beside them": ("", "masks", "leads-out"),
+    "a name through a link": ("a/../../../home/.bash_aliases", "images/a"),
+    "a link in the copy": ("", "copy/images"),
+    "a file beside the photos": ("", "cameras.json"),
+    "a folder beside them": ("", "masks"),
 }
 
 
-@pytest.mark.parametrize(("name", "link", "code"), OUTSIDE.values(), ids=OUTSIDE)
+@pytest.mark.parametrize(("name", "link"), OUTSIDE.values(), ids=OUTSIDE)
 def test_nothing_goes_into_a_copy_or_out_of_it_by_links(
-    name: str, link: str, code: str, scene: Path, tmp_path: Path
+    name: str, link: str, scene: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "secret").touch()
@@ -266,13 +250,12 @@ def test_nothing_goes_into_a_copy_or_out_of_it_by_links(
         change(scene, "images", setting(9, name), range(1))
     if link.startswith("copy"):
         begun = {"copies": [2, 4, 8], "split": False, "folder": str(scene)}
-        if link != "copy":
-            write_json(tmp_path / "copy" / MARKER, {"made_from": begun})
+        write_json(tmp_path / "copy" / MARKER, {"made_from": begun})
         (tmp_path / link).symlink_to(tmp_path / "home")
     else:
         (scene / link).symlink_to(tmp_path / "home" / ("secret" if link.endswith(".json") else ""))
     before = contents(tmp_path)
-    assert refused(fixed, scene, tmp_path / "copy").code == code
+    assert refused(fixed, scene, tmp_path / "copy").code == "leads-out"
     assert contents(tmp_path) == before
 
 
@@ -284,11 +267,3 @@ def test_without_pillow_nothing_is_begun(
     assert (error.code, error.exit_code) == ("needs-pillow", 2) and "splatfix[scenes]" in error.todo[0].line()
     assert not (tmp_path / "copy").exists()
     fixed(scene, tmp_path / "copy", copies=())
-
-
-def test_a_full_disk(scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    error = refused(fixed, scene, tmp_path / "copy")
-    assert (error.code, error.exit_code) == ("cannot-write", 3)
-    assert list((tmp_path / "copy").iterdir()) == [tmp_path / "copy" / MARKER]

@@ -97,16 +97,15 @@ SKIPPED = {
     ("packages", "code"),
     [([FINE], 0), ([FINE, BAD], 1), ([FINE, SKIPPED], 0), ([BAD, SKIPPED], 1), ([SKIPPED], 3), ([], 3)],
 )
-def test_only_answers_count(packages: list[object], code: int) -> None:
-    found, lines = judge(Completed((), 0, json.dumps({"dependencies": packages}), "", 0.0))
-    assert found == code
-    assert any("NOT AUDITED: torch" in line for line in lines) == (SKIPPED in packages)
-    assert any("PYSEC-2019-217" in line for line in lines) == (BAD in packages)
+def test_only_answers_count(packages: list[object], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(Completed((), 0, json.dumps({"dependencies": packages}), "", 0.0)) == code
+    said = capsys.readouterr().out
+    assert ("torch" in said, "PYSEC-2019-217" in said) == (SKIPPED in packages, BAD in packages)
 
 
 @pytest.mark.parametrize("said", ["", "{}", "[]", "no JSON"])
 def test_no_answer_is_undetermined(said: str) -> None:
-    assert judge(Completed((), 1, said, "ConnectionError", 0.0))[0] == 3
+    assert judge(Completed((), 1, said, "ConnectionError", 0.0)) == 3
 
 
 PATH = Path(__file__).parents[1] / "records" / "native_builds.json"

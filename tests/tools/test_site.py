@@ -73,12 +73,12 @@ def _planned_words(option: dict[str, Any]) -> list[Any]:
 def test_an_old_driver_and_an_old_card_get_what_they_can_run() -> None:
     by_query = {machine.query: machine for machine in EXISTING}
     old_driver = answer(by_query["gpu=sm_89&driver=550&system=ubuntu24&python=3.12"])
-    assert "too old for CUDA 13" in old_driver.plain_pip[0]
-    assert "cu126" in old_driver.options["available"][0]["steps"][0]["text"]
+    assert "too old for CUDA 13" in old_driver[1][0]
+    assert "cu126" in old_driver[0]["available"][0]["steps"][0]["text"]
     old_card = answer(by_query["gpu=sm_61&driver=580&system=ubuntu24&python=3.12"])
-    assert "no code for sm_61" in old_card.plain_pip[0]
+    assert "no code for sm_61" in old_card[1][0]
     new = answer(by_query["gpu=sm_120&driver=610&system=ubuntu24&python=3.12"])
-    assert new.plain_pip == ("", "") and new.options["available"]
+    assert new[1] == ("", "") and new[0]["available"]
 
 
 def test_every_stack_of_the_page_can_be_typed() -> None:

@@ -1,12 +1,13 @@
 """Parts of simulated machines: what drivers, toolkits, compilers, Pythons and kernels answer, the same for all of them.
 
-A part takes its fields from the machine's file; the texts stand in ``answers.toml``.
+A part takes its fields from the machine's file; what it says stands in ``answers.toml``, with blanks for them.
 """
 
 import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from splatfix.core.codec import from_json
@@ -14,8 +15,6 @@ from splatfix.core.toml import table_beside
 from splatfix.facts.system.playback import NO_NVML, RawMachine
 
 ANSWERS = table_beside(__file__, "answers.toml")
-FILES, COMMANDS = ANSWERS["files"], ANSWERS["commands"]
-HEADERS = ("cuda_runtime.h", "cuda_runtime_api.h", "cublas_v2.h", "cublasLt.h", "cusparse.h", "cusolverDn.h")
 
 
 class Parts:
@@ -30,14 +29,22 @@ class Parts:
         self.site = self.cudart = ""
         """The site-packages folder of its Python, and the number of torch's CUDA runtime library."""
 
-    def file(self, path: str, text: str) -> None:
-        self.raw["files"][path] = text
+    def add(self, part: str, **values: Any) -> None:
+        """What a part of answers.toml says, its blanks filled in."""
+        row = ANSWERS["parts"][part]
+        values = {**row.get("usual", {}), **values}
+        self.raw["paths"]["exists"] += [path.format(**values) for path in row.get("exists", ())]
+        for place in ("files", "env"):
+            filled = {key.format(**values): text.format(**values) for key, text in row.get(place, {}).items()}
+            self.raw[place].update(filled)
+        for link, target in row.get("links", {}).items():
+            self.raw["paths"]["links"][link.format(**values)] = target.format(**values)
+        for command in row.get("commands", ()):
+            said = {name: command.get(name, "").format(**values) for name in ("stdout", "stderr")}
+            self.command([word.format(**values) for word in command["argv"]], **said)
 
     def exists(self, *paths: str) -> None:
         self.raw["paths"]["exists"] += paths
-
-    def link(self, path: str, target: str) -> None:
-        self.raw["paths"]["links"][path] = target
 
     def command(
         self, argv: Iterable[str], stdout: str = "", stderr: str = "", returncode: int | None = 0
@@ -48,39 +55,23 @@ class Parts:
     def linux(self, pretty: str, kernel: str, *, glibc: str, gib: int, cores: int, swap_gib: int = 8) -> None:
         """What every Linux says of itself."""
         name, _, version = pretty.partition(" ")
-        version = version.split(".0")[0][:5]
-        self.file("/etc/os-release", FILES["os_release"].format(pretty=pretty, name=name, version=version))
-        self.file("/proc/sys/kernel/osrelease", kernel + "\n")
-        total = gib * 1024**2
-        meminfo = FILES["meminfo"].format(
-            total=total - 1_300_000,
-            free=total // 2,
-            available=total * 3 // 4,
-            cached=total // 5,
-            swap=swap_gib * 1024**2,
-        )
-        self.file("/proc/meminfo", meminfo)
-        digits = f"{(1 << cores) - 1:x}"
+        digits, total = f"{(1 << cores) - 1:x}", gib * 1024**2
         groups = [digits[max(0, end - 8) : end] for end in range(len(digits), 0, -8)]
-        mask = ",".join(reversed(groups))
-        self.file("/proc/self/status", FILES["status"].format(mask=mask, last=cores - 1))
-        self.file("/proc/self/cgroup", "0::/user.slice/user-1000.slice/session-3.scope\n")
-        self.file("/proc/self/limits", FILES["limits"].format(processes=gib * 4000))
-        self.exists("/sys/fs/cgroup/cgroup.controllers", "/dev/shm", "/usr/bin/getconf", "/usr/bin/ldd")
-        self.command(["getconf", "GNU_LIBC_VERSION"], f"glibc {glibc}\n")
-        self.raw["env"].update(HOME="/home/user", PATH="/usr/local/bin:/usr/bin:/bin")
-        self.link("/bin", "/usr/bin")
-        self.link("/lib", "/usr/lib")
+        short = version.split(".0")[0][:5]
+        own = {"pretty": pretty, "name": name, "version": short, "kernel": kernel, "glibc": glibc}
+        memory = {"total": total - 1_300_000, "free": total // 2, "available": total * 3 // 4}
+        memory |= {"cached": total // 5, "swap": swap_gib * 1024**2}
+        limits = {"processes": gib * 4000, "mask": ",".join(reversed(groups)), "last": cores - 1}
+        self.add("linux", **own, **memory, **limits)
         newest = ANSWERS["libstdcxx"].get(glibc, ANSWERS["libstdcxx"]["2.35"])
         minor = int(glibc.split(".")[1])
-        arch = self.raw["machine"]["machine"]
         provided = {
             "libc.so.6": [f"GLIBC_2.{number}" for number in (17, *range(28, minor + 1))],
             "libstdc++.so.6": ["GLIBCXX_3.4.29", "CXXABI_1.3.11", *newest],
             "libgcc_s.so.1": [],
         }
         for library, versions in provided.items():
-            path = f"/lib/{arch}-linux-gnu/{library}"
+            path = f"/lib/{self.raw['machine']['machine']}-linux-gnu/{library}"
             self.exists(path)
             self._symbols("provided_versions", path, versions)
             self._symbols("provided_versions", f"/usr{path}", versions)
@@ -88,102 +79,61 @@ class Parts:
     def _symbols(self, call: str, path: str, answer: Any) -> None:
         self.raw["symbols"].append({"call": call, "arguments": [path], "answer": answer})
 
-    def card(self, bus: str, vendor: str, device: str, driver: str, kind: str = "0x030000") -> None:
-        """A display controller on the PCI bus, as /sys/bus/pci/devices shows it."""
-        base = f"/sys/bus/pci/devices/{bus}"
-        self.file(f"{base}/vendor", f"0x{vendor}\n")
-        self.file(f"{base}/device", f"0x{device}\n")
-        self.file(f"{base}/class", f"{kind}\n")
-        self.exists(f"{base}/driver")
-        self.link(f"{base}/driver", f"/sys/bus/pci/drivers/{driver}")
-
-    def kernel_module(
-        self, version: str, *, is_open: bool, arch: str = "x86_64", date: str, devices: bool = True
-    ) -> None:
-        """/proc/driver/nvidia/version and what else a loaded module leaves; a container need not have the ``devices``."""
-        line = FILES["open_module" if is_open else "closed_module"]
-        line = line.format(arch=arch, version=version, date=date)
-        self.file("/proc/driver/nvidia/version", FILES["nvrm"].format(line=line))
-        self.file("/sys/module/nvidia/version", version + "\n")
+    def kernel_module(self, *, is_open: bool, devices: bool = True, **fields: str) -> None:
+        """What a loaded module leaves; a container need not have the ``devices``."""
+        self.add("kernel_module" if is_open else "closed_module", **fields)
         if devices:
-            self.exists("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
-
-    def user_driver(self, version: str, folder: str = "/usr/lib/x86_64-linux-gnu") -> None:
-        """The libraries of the driver's user-mode half, with their links."""
-        for name in ("libcuda.so", "libnvidia-ml.so"):
-            self.exists(f"{folder}/{name}.1")
-            self.link(f"{folder}/{name}.1", f"{folder}/{name}.{version}")
-        library = {"library_path": "libGLX_nvidia.so.0", "api_version": "1.4.303"}
-        document = {"file_format_version": "1.0.1", "ICD": library}
-        self.file("/usr/share/vulkan/icd.d/nvidia_icd.json", json.dumps(document, indent=4))
+            self.add("devices")
 
     def gcc(self, version: str, banner: str) -> None:
         for name in ("gcc", "g++"):
-            for path in (f"/usr/bin/{name}", f"/usr/bin/{name}-{version.split('.')[0]}"):
-                self.exists(path)
-                answer = COMMANDS["gcc"].format(name=path.rpartition("/")[2], banner=banner)
-                self.command([path, "--version"], answer)
+            for called in (name, f"{name}-{version.split('.')[0]}"):
+                self.add("compiler", name=called, banner=banner)
 
     def tools(self, **versions: str) -> None:
         for name, version in versions.items():
-            self.exists(f"/usr/bin/{name}")
-            self.command([name, "--version"], COMMANDS[name].format(version))
+            self.add(name, version=version)
 
     def vulkaninfo(self, *devices: Mapping[str, str]) -> None:
         """``vulkaninfo --summary`` of Vulkan-Tools."""
-        self.exists("/usr/bin/vulkaninfo")
-        answer = COMMANDS["vulkaninfo"]
-        for index, device in enumerate(devices):
-            answer += COMMANDS["vulkan_device"].format(index=index, **device)
-        self.command(["vulkaninfo", "--summary"], answer)
+        shown = (ANSWERS["vulkan_device"].format(index=number, **row) for number, row in enumerate(devices))
+        self.add("vulkaninfo", devices="".join(shown))
 
     def toolkit(self, release: str, root: str = "", target: str = "x86_64-linux") -> None:
         """A whole CUDA toolkit as NVIDIA's packages lay it out."""
         root = root or f"/usr/local/cuda-{release}"
-        exe = ".exe" if self.windows else ""
-        self._nvcc(f"{root}/bin/nvcc{exe}", release, f"{root}/bin/..")
+        self._nvcc(f"{root}/bin", release, f"{root}/bin/..")
         self._headers(root, release)
-        self.exists(f"{root}/bin/ptxas{exe}", f"{root}/bin/cudafe++{exe}")
-        self.exists(f"{root}/nvvm/bin/cicc{exe}", f"{root}/nvvm/libdevice/libdevice.10.bc")
         if self.windows:
-            self.exists(f"{root}/lib/x64/cudart.lib")
+            self.add("windows_toolkit", root=root)
             return
-        library = f"{root}/targets/{target}/lib"
-        self.exists(f"{library}/libcudart.so", "/usr/local/cuda")
-        self.link(f"{root}/lib64", library)
-        self.link("/usr/local/cuda", root)
+        self.add("toolkit", root=root, target=target)
         self.raw["env"]["PATH"] = "/usr/local/cuda/bin:" + self.raw["env"]["PATH"]
-        self._nvcc("/usr/local/cuda/bin/nvcc", release, "/usr/local/cuda/bin/..")
+        self._nvcc("/usr/local/cuda/bin", release, "/usr/local/cuda/bin/..")
 
     def debian_toolkit(self, release: str) -> None:
         """Debian's and Ubuntu's own nvidia-cuda-toolkit: nvcc is a script that starts the real one elsewhere."""
         own = "/usr/lib/nvidia-cuda-toolkit"
-        for nvcc in ("/usr/bin/nvcc", f"{own}/bin/nvcc"):
-            self._nvcc(nvcc, release, "")
-            self.raw["commands"][-1]["stderr"] = COMMANDS["debian_dryrun"].format(own=own)
+        for folder in ("/usr/bin", f"{own}/bin"):
+            self._nvcc(folder, release, "")
+            self.raw["commands"][-1]["stderr"] = ANSWERS["debian_dryrun"].format(own=own)
         self.raw["paths"]["scripts"].append("/usr/bin/nvcc")
         self._headers("/usr", release)
-        self.exists("/usr/bin/ptxas", "/usr/bin/cudafe++", f"{own}/bin/cicc")
-        self.exists(f"{own}/libdevice/libdevice.10.bc", "/usr/lib/x86_64-linux-gnu/libcudart.so")
+        self.add("debian_toolkit", own=own)
 
     def _headers(self, root: str, release: str) -> None:
         # CUDA 13 moved the C++ libraries into a folder of their own
         cccl = f"{root}/include/cccl" if release.startswith("13") else f"{root}/include"
-        self.exists(*(f"{root}/include/{name}" for name in (*HEADERS, "cooperative_groups.h")))
-        self.exists(f"{cccl}/cub/cub.cuh", f"{cccl}/thrust/device_vector.h")
-        limits = ANSWERS["toolkits"][release]
-        config = FILES["host_config"].format(override=FILES["override"], **limits)
-        self.file(f"{root}/include/crt/host_config.h", config)
+        self.add(
+            "headers", root=root, cccl=cccl, override=ANSWERS["override"], **ANSWERS["toolkits"][release]
+        )
 
-    def _nvcc(self, nvcc: str, release: str, top: str) -> None:
+    def _nvcc(self, folder: str, release: str, top: str) -> None:
         """What an nvcc says to ``--version``, ``--list-gpu-code`` and a dry run."""
-        row, null = ANSWERS["toolkits"][release], "NUL" if self.windows else "/dev/null"
-        self.exists(nvcc)
-        version = COMMANDS["nvcc_version"].format(release=release, full=row["full"])
-        self.command([nvcc, "--version"], version)
-        self.command([nvcc, "--list-gpu-code"], "".join(f"sm_{code}\n" for code in row["codes"].split()))
-        dryrun = COMMANDS["nvcc_dryrun"].format(here=nvcc.rpartition("/")[0], top=top)
-        self.command([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null], stderr=dryrun)
+        row, exe = ANSWERS["toolkits"][release], ".exe" if self.windows else ""
+        codes = "".join(f"sm_{code}\n" for code in row["codes"].split())
+        words = {"release": release, "full": row["full"], "codes": codes, "here": folder, "top": top}
+        self.add("nvcc", nvcc=f"{folder}/nvcc{exe}", null="NUL" if self.windows else "/dev/null", **words)
 
     def python(self, prefix: str, version: str, kind: str, packages: str, base: str = "/usr") -> None:
         """A Python environment (``venv``, ``uv`` or ``conda``) with the ``packages`` of one list of answers.toml."""
@@ -217,25 +167,15 @@ class Parts:
         self.raw["machine"].update(python=executable, own_python=executable)
         self.command([executable, "{splatfix}/facts/environment/probe_env.py"], json.dumps(answer) + "\n")
         self.exists(self.site, executable)
-        start = f"home = {base}/bin\n"
-        if kind == "venv":
-            rest = f"include-system-site-packages = false\nversion = {version}\n"
-            self.file(f"{prefix}{slash}pyvenv.cfg", start + rest)
-        elif kind == "uv":
-            rest = f"implementation = CPython\nuv = 0.8.22\nversion_info = {version}\n"
-            self.file(f"{prefix}{slash}pyvenv.cfg", start + rest)
-        else:
-            self.exists(f"{prefix}/conda-meta/history")
-            self.raw["env"]["CONDA_PREFIX"] = prefix
+        self.add(kind, prefix=prefix, slash=slash, base=base, version=version)
         for name, number in ANSWERS["packages"][packages].items():
             record = f"{name}-{number}.dist-info/METADATA,,\n"
             self._distribution(name, number, record, "conda" if kind == "conda" else "pip")
 
     def _distribution(self, name: str, version: str, record: str, installer: str = "pip") -> None:
-        info = f"{self.site}/{name}-{version}.dist-info"
-        self.file(f"{info}/INSTALLER", f"{installer}\n")
-        self.file(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        self.file(f"{info}/RECORD", record)
+        self.add(
+            "distribution", site=self.site, name=name, version=version, record=record, installer=installer
+        )
 
     def _binary(self, path: str, size: int, needed: Sequence[str], code: Sequence[str], count: int) -> None:
         self.raw["binaries"][path] = {
@@ -247,11 +187,7 @@ class Parts:
 
     def torch(self, version: str, cuda: str | None = None, archs: str = "", hip: str | None = None) -> None:
         """An installed torch: its text files as the wheels have them, and what its big library carries."""
-        package = f"{self.site}/torch"
-        text = FILES["torch_version"].format(version=version, cuda=cuda, hip=hip)
-        self.file(f"{package}/version.py", text)
-        start = FILES["torch_init"]
-        self.file(f"{package}/__init__.py", start)
+        package, start = f"{self.site}/torch", ANSWERS["torch_init"]
         digest = base64.urlsafe_b64encode(hashlib.sha256(start.encode()).digest()).decode().rstrip("=")
         record = f"torch/__init__.py,sha256={digest},{len(start)}\ntorch/version.py,,\n"
         self._distribution("torch", version, record)
@@ -260,7 +196,7 @@ class Parts:
         for since, listed in ANSWERS["torch_archs"].items():
             if [int(number) for number in since.split(".")] <= release:
                 known += listed.split()
-        self.file(f"{package}/utils/cpp_extension.py", FILES["cpp_extension"].format(archs=known))
+        self.add("torch", package=package, init=start, version=version, cuda=cuda, hip=hip, archs=known)
         names = ["c10", "torch", "torch_cpu", "torch_python"]
         if cuda:
             names += ["c10_cuda", "torch_cuda"]
@@ -317,9 +253,10 @@ def simulate(description: Mapping[str, Any]) -> RawMachine:
     exists, commands = fields.pop("exists", ()), fields.pop("commands", ())
     for name in ("linux", "kernel_module", "user_driver", "toolkit", "debian_toolkit", "gcc", "tools"):
         if name in fields:
-            getattr(parts, name)(**fields.pop(name))
+            part = getattr(parts, name, partial(parts.add, name))
+            part(**fields.pop(name))
     for card in fields.pop("cards", ()):
-        parts.card(**card)
+        parts.add("card", **card)
     if "vulkaninfo" in fields:
         parts.vulkaninfo(*fields.pop("vulkaninfo"))
     parts.python(**fields.pop("python"))

@@ -29,7 +29,7 @@ from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.drivers import cuda_level_of_driver, source_of_floors
 from splatfix.knowledge.stacks import recipe, variant
 from splatfix.knowledge.tables import source_of, table
-from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
+from splatfix.knowledge.torch_releases import TorchBuild, how_build_runs, releases
 from splatfix.model import Fact, Facts
 from splatfix.plan import rank
 from splatfix.plan.case import Case
@@ -108,20 +108,14 @@ def facts_of(machine: Machine) -> Facts:
 
 # Answers
 
-
-@dataclass(frozen=True)
-class Answer:
-    """The options for a machine as its JSON document has them, and what a plain ``pip install torch`` would do."""
-
-    options: Mapping[str, Any]
-    plain_pip: tuple[str, str]
-    """What is wrong with it, and its source; "" where nothing is."""
+Answer = tuple[Mapping[str, Any], tuple[str, str]]
+"""The options for a machine as its JSON document has them; what is wrong with a plain ``pip install torch``, and its source."""
 
 
 def answer(machine: Machine) -> Answer:
     """What the page says of a machine."""
     facts = facts_of(machine)
-    return Answer(to_json(rank(Case(context=make_context(facts)))), plain_pip(facts))
+    return to_json(rank(Case(context=make_context(facts)))), plain_pip(facts)
 
 
 def plain_pip(facts: Facts) -> tuple[str, str]:
@@ -136,7 +130,7 @@ def plain_pip(facts: Facts) -> tuple[str, str]:
     build: TorchBuild = next(item for item in release.builds if item.tag == release.pypi_linux_default)
     name = f"pip install torch brings {build.torch.removesuffix('.*')} {build.tag}"
     (arch,) = case.context.archs
-    if build_runs_on(build, arch, "linux", facts.machine.machine) is False:
+    if how_build_runs(build, arch, "linux", facts.machine.machine) == "no":
         return f"{name}, which has no code for {arch.sm}", build.source
     objection = case.driver_objection(".".join(map(str, build.cuda)))
     source = source_of_floors(build.cuda, ())
@@ -147,20 +141,17 @@ def plain_pip(facts: Facts) -> tuple[str, str]:
     return "", ""
 
 
-class Table:
-    """Values by number, each once."""
-
-    def __init__(self) -> None:
-        self.rows: list[Any] = []
-        self._numbers: dict[str, int] = {}
+class Table(dict[str, int]):
+    """Numbers of values, each once, by their JSON."""
 
     def __call__(self, value: Any) -> int:
         """The number of a value."""
-        key = json.dumps(value)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.rows)
-            self.rows.append(value)
-        return self._numbers[key]
+        return self.setdefault(json.dumps(value), len(self))
+
+    @property
+    def rows(self) -> list[Any]:
+        """The values, in order of their numbers."""
+        return list(map(json.loads, self))
 
 
 def compact(answers: Iterable[Answer | None]) -> dict[str, Any]:
@@ -174,10 +165,10 @@ def compact(answers: Iterable[Answer | None]) -> dict[str, Any]:
         if item is None:
             combinations.append(-1)
             continue
-        available = [options(_option(option, texts)) for option in item.options["available"]]
-        refused = [[texts(row["title"]), texts(row["rejected_because"])] for row in item.options["rejected"]]
-        notes = list(map(texts, item.options["notes"]))
-        plain = list(map(texts, item.plain_pip))
+        plan, plain_pip = item
+        available = [options(_option(option, texts)) for option in plan["available"]]
+        refused = [[texts(row["title"]), texts(row["rejected_because"])] for row in plan["rejected"]]
+        notes, plain = list(map(texts, plan["notes"])), list(map(texts, plain_pip))
         combinations.append(found([available, [options(row) for row in refused], notes, plain]))
     return {"texts": texts.rows, "options": options.rows, "answers": found.rows, "combinations": combinations}
 

@@ -79,7 +79,7 @@ def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotRe
     elif usage.source and not order:
         results = _results_by_source(usage, source)
     elif not order:
-        results = _results_by_calls(usage.calls, tables.alternative(source.settings))
+        results = _results_by_calls(usage.calls, tables.instead_of(source.settings)[1])
     if isinstance(results, NotReadable):
         return results
     if "depth" in results and source.depth not in ("sum", ""):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, differences
 from splatfix.core.words import counted
-from splatfix.knowledge.dropins import face_of_variant
+from splatfix.knowledge.dropins import Face
 from splatfix.knowledge.stacks import Stack, StackRecipe, recipe, stack, stacks, variant
 from splatfix.model import Checkout
 
@@ -154,7 +154,11 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
     fitting: dict[str, None] = {}
     differing: list[str] = []
     for (file, function, module), calls in islice(alternatives(checkout.calls).items(), _MOST_COMPARED):
-        faces = [face_of_variant(row) for row in variants if row.module == module]
+        faces = []
+        for needed in variants:
+            if needed.module == module:
+                returns = None if needed.returns is None else len(needed.returns)
+                faces.append(Face(settings=needed.settings, forward=needed.forward, returns=returns))
         if not faces:
             continue
         problems = min((differences(call, face) for call in calls for face in faces), key=len)

@@ -216,7 +216,7 @@ def code_matches(
         text = without_comments(file.name, reader.text(file)) if looking else ""
         headers: list[str] | None = None
         for pattern in looking:
-            match = pattern.pattern.search(text)
+            match = re.search(pattern.pattern, text)
             if match is None:
                 continue
             if headers is None and pattern.unless:

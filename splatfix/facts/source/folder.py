@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from splatfix.binaries._bytes import opened
 from splatfix.binaries.model import BinaryError
-from splatfix.binaries.wheel import members
+from splatfix.binaries.wheel import opened_wheel
 from splatfix.core.limits import MOST_SOURCE
 from splatfix.core.reading import is_folder, is_regular_file, is_there, read_bytes, read_text
 from splatfix.core.redact import without_credentials
@@ -151,8 +150,8 @@ def packed_sources(folder: Path) -> Iterator[Path]:
             if not entry.name.endswith(".zip"):
                 continue
             # damaged, or no archive at all
-            with contextlib.suppress(BinaryError), opened(entry.path) as reader:
-                if any(members(reader, lambda name: PurePosixPath(name).name == "setup.py")):
+            with contextlib.suppress(BinaryError), opened_wheel(entry.path) as archive:
+                if any(PurePosixPath(name).name == "setup.py" for name in archive.namelist()):
                     yield Path(entry.path)
 
 

@@ -12,7 +12,7 @@ from splatfix.core.step import Command, target_options
 from splatfix.core.versions import dotted
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.lanes import GpuNeed, Lane, load_lanes
-from splatfix.knowledge.torch_releases import build, build_runs_on
+from splatfix.knowledge.torch_releases import build, how_build_runs
 from splatfix.model import Status
 from splatfix.model.option import OptionKind, Plan, Request
 from splatfix.model.steps import EditSource, FetchWheel, Keep, PlannedEdit, Reason, RunLane
@@ -151,10 +151,10 @@ def _objection_to_lane(case: Case, lane: Lane) -> tuple[str, list[str]]:
         return "", [f"what GPU code {lane.torch} carries"]
     unsure = []
     for arch in case.context.archs:
-        runs = build_runs_on(release, arch)
-        if runs is False:
+        runs = how_build_runs(release, arch)
+        if runs == "no":
             return f"{lane.torch} has no code for {arch.sm}", []
-        if runs is None:
+        if runs == "unknown":
             unsure.append(f"whether {lane.torch} runs on {arch.sm}")
     driver = case.driver_objection(dotted(release.cuda))
     if driver.ok is False:

@@ -16,7 +16,7 @@ from splatfix.knowledge.torch_releases import (
     COMPANIONS,
     RankedBuild,
     TorchBuild,
-    build_runs_on,
+    how_build_runs,
     wheel_obstacle,
 )
 from splatfix.model import Torch
@@ -134,12 +134,10 @@ def _why_no_build(case: Case) -> str:
         newer = f"with {drivers.driver_words(floor)} torch {build.torch} {build.tag} would"
         return f"{text} under driver {context.driver_version}; {newer}"
     # where only this Python or this glibc stands in the way
-    platform, machine = context.platform or "linux", context.machine.machine
+    platform = context.platform or "linux"
     for name in () if builds else ("python", "glibc"):
         for item in other_builds(case, leaving_out=name)[:1]:
-            obstacle = wheel_obstacle(
-                item.build, platform, machine, python=context.python, glibc=context.glibc
-            )
+            obstacle = wheel_obstacle(item.build, platform, python=context.python, glibc=context.glibc)
             if obstacle:
                 return f"{text}: {obstacle.rstrip('.')}"
     if alone := _one_at_a_time(case):
@@ -167,7 +165,7 @@ def _one_at_a_time(case: Case) -> list[str]:
 def _lost_here(case: Case, build: TorchBuild) -> str:
     """Say which GPUs of this machine that were not asked for the build does not serve, and why; "" for none known."""
     platform, machine = case.context.platform or "linux", case.context.machine.machine
-    lost = [arch for arch in case.not_asked_for if build_runs_on(build, arch, platform, machine) is False]
+    lost = [arch for arch in case.not_asked_for if how_build_runs(build, arch, platform, machine) == "no"]
     reason = f"torch {build.torch} {build.tag} has no code for it"
     driver = case.driver_objection(dotted(build.cuda), anywhere=True)
     if driver.ok is False:
