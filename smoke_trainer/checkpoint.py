@@ -107,7 +107,6 @@ def resume(run: Run, path: Path) -> None:
     run.remaining_views = rest["remaining_views"]
     psnr, ssim, l1 = rest["initial_quality"].tolist()
     run.initial_quality = ImageQuality(psnr, ssim, l1, len(run.scene.test))
-    monitor.rewind(run.iteration)
     monitor.losses = rest["losses"].tolist()
     monitor.norms = {name: rest["norms"][name].tolist() for name in GROUPS}
     monitor.counts = rest["counts"]

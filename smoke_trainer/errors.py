@@ -50,6 +50,18 @@ class SceneError(SmokeTrainerError):
     exit_code = EXIT_UNKNOWN
 
 
+class Damage(SceneError):
+    """A scene's file that is not of its kind, or not whole: `fault` without its path, and the beginning of a line that is none of
+    its format. The message lacks that: a stranger's scene may have a link to a file of this machine there, and certificates
+    are passed on."""
+
+    def __init__(self, path: object, fault: str, line: str = "") -> None:
+        note = "the file is damaged or truncated, or is of another kind"
+        super().__init__(f"{path} {fault}", note, "copy or export the scene again")
+        self.fault = fault
+        self.line = line[:60]
+
+
 class CannotWrite(SmokeTrainerError):
     """The output folder cannot be written."""
 

@@ -63,15 +63,6 @@ class Gaussians:
         """[P, 3], standard deviations in world units."""
         return torch.exp(self.params["scaling"])
 
-    def tensors(self) -> Dict[int, str]:
-        """Name the model's tensors, by their `id`: parameters and Adam's moments."""
-        named: Dict[int, str] = {}
-        for name, parameter in self.params.items():
-            named[id(parameter)] = f"parameter {name}"
-            for key, moment in self.optimizer.state.get(parameter, {}).items():
-                named[id(moment)] = f"Adam's {key} of {name}"
-        return named
-
     def splats(self) -> Splats:
         """All parameters activated, ready to render."""
         p = self.params

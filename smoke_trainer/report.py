@@ -21,7 +21,7 @@ from smoke_trainer import __version__, ply
 from smoke_trainer.backends import Part
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.memory import largest_tensors, memory_limit
+from smoke_trainer.memory import memory_limit
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.record import (
     Config,
@@ -89,9 +89,6 @@ def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQua
         status = "failed"
     scene, monitor = run.scene, run.monitor
     scene_sha256, repeated = scene.fingerprint()
-    tensors = None
-    if run.config.largest_tensors:
-        tensors = largest_tensors({**run.model.tensors(), **run.images.tensors()})
     record = TrainingRecord(
         scene=scene.name,
         layout=scene.layout,
@@ -120,7 +117,6 @@ def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQua
         memory=monitor.memory.summary(),
         phases=rounded(monitor.phases),
         seconds=rounded(run.seconds),
-        largest_tensors=tensors,
         ply=ply_check,
     )
     _write_json(run.config.out, record)

@@ -64,7 +64,7 @@ class Run:
         """On the device: the parameters, Adam's two moments of each, what the strategy keeps, and cached images."""
         tensors = [*self.model.params.values()] * 3 + [*self.strategy.state.values()]
         held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        if self.images.data_device.type == self.device.type:
+        if self.device.type == "cpu":
             held += self.images.held_bytes
         return held
 
@@ -161,13 +161,13 @@ def prepare(config: TrainConfig) -> Run:
         config=config,
         device=device,
         scene=scene,
-        images=ImageStore(device, check_device(config.data_device), config.cache_mb << 20),
+        images=ImageStore(device, config.cache_mb << 20),
         model=model,
         renderer=renderer,
         ssim=ssim,
         knn=knn,
         strategy=strategy,
-        monitor=Monitor(config.out, device, config.tensorboard, append=config.resume is not None),
+        monitor=Monitor(config.out, device, config.tensorboard),
         initial_count=len(model),
     )
     if config.resume is not None:
@@ -184,14 +184,14 @@ def evaluate(run: Run, previews: Optional[str] = None) -> ImageQuality:
     """
     started = time.perf_counter()
     mean = QualityMean(run.ssim)
-    run.monitor.memory.begin()
+    run.monitor.memory.enter("eval")
     for view, rendered, gt, mask in _rendered(run, run.scene.test):
         mean.add(rendered, gt, mask)
         if previews is not None:
             # Flat: a name may hold folders, and even lead out of them (../).
             flat = view.name.replace("/", "_").replace("\\", "_")
             report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
-    run.monitor.memory.end("eval")
+    run.monitor.memory.enter("between")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
     quality = mean.result()
     numbers = (quality.psnr, quality.ssim, quality.l1)
@@ -296,7 +296,7 @@ def _train_loop(run: Run, progress: Optional[Show]) -> str:
         run.initial_quality = evaluate(run)
     run.seconds.update(train=0.0, warm_up=0.0)
     run.resumed_at = run.iteration
-    memory.begin()
+    memory.enter("train")
     with GracefulInterrupt() as interrupt:
         last = min(config.iterations, config.stop_after or config.iterations)
         while run.iteration < last and not interrupt.requested:
@@ -313,9 +313,8 @@ def _train_loop(run: Run, progress: Optional[Show]) -> str:
                 checkpoint.save(run)
             evaluates = config.evaluate_every and run.iteration % config.evaluate_every == 0
             if evaluates and run.iteration < config.iterations:
-                memory.end("train")  # with its memory peaks kept apart
                 quality = evaluate(run)
-                memory.begin()
+                memory.enter("train")
                 if progress is not None:
                     progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
     if interrupt.requested:
@@ -323,7 +322,6 @@ def _train_loop(run: Run, progress: Optional[Show]) -> str:
     began = time.perf_counter()
     run.monitor.flush()  # waits for a GPU
     run.seconds["train"] += time.perf_counter() - began
-    memory.end("train")
     return "interrupted" if interrupt.requested else "ok"
 
 

@@ -120,9 +120,9 @@ def test_a_metrics_network_is_no_memory_of_evaluating(
         return 0.25
 
     monkeypatch.setattr(training, "find_lpips", lambda *_: (network, ""))
-    monkeypatch.setattr(run.monitor.memory, "end", order.append)
+    monkeypatch.setattr(run.monitor.memory, "enter", order.append)
     quality = evaluate(run, previews="last")
-    assert order == ["eval", *["network"] * quality.views]
+    assert order == ["eval", "between", *["network"] * quality.views]
     assert quality.lpips == 0.25
 
 

@@ -5,7 +5,6 @@ import signal
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from smoke_trainer import train as training
 from smoke_trainer.__main__ import main
 from smoke_trainer.checkpoint import read_checkpoint
 from smoke_trainer.config import TrainConfig
-from smoke_trainer.memory import largest_tensors
 from smoke_trainer.model import GROUPS
 from smoke_trainer.record import SCHEMA_VERSION
 from smoke_trainer.renderers import TorchRenderer
@@ -262,17 +260,6 @@ def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(prepared, render
     render_by(watched)
     assert training.evaluate(run).views == len(pictures) == 2
     assert max(alive) <= 1  # the picture before, until its name is given to the next
-
-
-def test_the_largest_tensors_are_listed_on_request(short_run, finished, monkeypatch):
-    # All of them: what other tests of this process hold may be larger than the fifteen that are listed.
-    monkeypatch.setattr("smoke_trainer.report.largest_tensors", partial(largest_tensors, top=10**6))
-    census = train(short_run(3, largest_tensors=True)).record.largest_tensors
-    sizes = [row["bytes"] for row in census]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 0
-    named = {row["name"]: row["bytes"] for row in census if row["name"]}
-    assert named["Adam's exp_avg_sq of f_rest"] == named["parameter f_rest"] > 0
-    assert finished[1].record.largest_tensors is None
 
 
 def test_a_large_preview_has_a_thumbnail(tmp_path: Path) -> None:
