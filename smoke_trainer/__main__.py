@@ -141,8 +141,7 @@ def _train_one(config: TrainConfig) -> TrainingResult:
     require()
     from smoke_trainer.train import train  # torch is imported only for a valid command
 
-    with show_progress(config.json_progress) as show:
-        result = train(config, show)
+    result = train(config, show_progress(config.json_progress))
     record = result.record
     if config.json_progress:
         _print_json({"event": "end", "status": record.status, "result": str(config.out / "result.json")})

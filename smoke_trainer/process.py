@@ -6,41 +6,30 @@ import importlib
 import signal
 import sys
 import threading
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 from smoke_trainer.errors import PackageMissing
 
 # Module -> the name of its package.
 PACKAGES: Dict[str, str] = {"torch": "torch", "numpy": "numpy", "PIL": "Pillow"}
-NEEDS = "the smoke trainer needs torch, numpy and Pillow"
 
 
 def require() -> None:
-    """Import the packages; raises PackageMissing that names all that are not installed, or the first that does not load."""
-    missing: List[str] = []
+    """Import the packages; raises PackageMissing that names all that are not installed, or do not load, each with the reason."""
+    failed: Dict[str, str] = {}
     for module, package in PACKAGES.items():
         try:
             importlib.import_module(module)
-        except (ImportError, OSError) as error:
-            if isinstance(error, ModuleNotFoundError) and error.name == module:
-                missing.append(package)
-            else:  # a shared library is missing or does not match, or a part of it is not there
-                raise _broken(module, error) from None
-    if missing:
+        except (ImportError, OSError) as error:  # OSError: a shared library is missing or does not match
+            failed[package] = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    if failed:
+        reasons = "; ".join(f"{package} ({reason})" for package, reason in failed.items())
         raise PackageMissing(
-            f"{sys.executable} lacks {', '.join(missing)}",
-            NEEDS,
-            f"use the Python of your splatting environment, or run: {sys.executable} -m pip install {' '.join(missing)}",
+            f"{sys.executable} cannot load {reasons}",
+            "the smoke trainer needs torch, numpy and Pillow",
+            f"use the Python of your splatting environment, or run: {sys.executable} -m pip install {' '.join(failed)}; "
+            "`splatfix diagnose` finds why one that is installed does not load",
         )
-
-
-def _broken(module: str, error: Exception) -> PackageMissing:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return PackageMissing(
-        f"{PACKAGES[module]} is installed for {sys.executable} but cannot be loaded: {lines[0][:300]}",
-        NEEDS,
-        "run `splatfix diagnose` to find the cause",
-    )
 
 
 class GracefulInterrupt:

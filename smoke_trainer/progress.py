@@ -1,20 +1,19 @@
-"""Progress while training: JSON lines on stdout, a live line on a terminal (with rich), plain lines elsewhere.
+"""Progress while training: JSON lines on stdout, or one live line on a terminal, plain lines elsewhere.
 
-Standard library only, and rich where it is: splatfix certify imports `words`, so that terminal, log and report say the same.
+Standard library only: splatfix certify imports `words`, so that terminal, log and report say the same.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
+import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
-PLAIN_EVERY = 1.0  # seconds between two lines
-LIVE_EVERY = 0.1  # seconds between two updates of the live line
+EVERY = 1.0  # seconds between two lines
 # In the order in which they are shown.
 FORMS = {
     "iterations_per_second": "{:.1f} it/s",
@@ -52,32 +51,34 @@ class ProgressState:
 Show = Callable[[ProgressState], None]
 
 
-@contextlib.contextmanager
-def show_progress(as_json: bool) -> Iterator[Show]:
-    """A function that takes the state after each iteration and shows some of them."""
-    if as_json:
-        yield _throttled(PLAIN_EVERY, _as_json)
-        return
-    is_live = sys.stderr.isatty()
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-    except ImportError:  # it is optional
-        is_live = False
-    if not is_live:
-        yield _throttled(PLAIN_EVERY, _as_line)
-        return
-    columns = (
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[summary]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("training", total=None, summary="")
+def show_progress(as_json: bool) -> Show:
+    """A function that takes the state after each iteration.
 
-        def show(state: ProgressState) -> None:
-            bar.update(task, total=state.iterations, completed=state.iteration, summary=words(vars(state)))
+    It shows one every few seconds, and always the last one and new held-out PSNRs; all have the latest PSNR.
+    """
+    shown_at = -math.inf
+    heldout_psnr: Optional[float] = None
 
-        yield _throttled(LIVE_EVERY, show)
+    def show(state: ProgressState) -> None:
+        nonlocal shown_at, heldout_psnr
+        is_last = state.iteration == state.iterations
+        is_news = state.heldout_psnr is not None or is_last
+        heldout_psnr = state.heldout_psnr or heldout_psnr
+        now = time.monotonic()
+        if now - shown_at < EVERY and not is_news:
+            return
+        shown_at = now
+        state = replace(state, heldout_psnr=heldout_psnr)
+        if as_json:
+            sys.stdout.write(json.dumps({**state.as_json(), "event": "progress"}) + "\n")
+            sys.stdout.flush()
+        elif sys.stderr.isatty() and not is_last:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"{words(vars(state))[:width]}\033[K\r")  # the next one takes its place
+        else:
+            sys.stderr.write(f"{words(vars(state))}\n")
+
+    return show
 
 
 def words(state: Mapping[str, Any], left: bool = True) -> str:
@@ -104,31 +105,3 @@ def words(state: Mapping[str, Any], left: bool = True) -> str:
             clock = f"{hours}:{minutes:02d}:{seconds:02d}"
         parts.append(f"{clock} left")
     return ", ".join(parts)
-
-
-def _throttled(seconds: float, show: Show) -> Show:
-    """Pass on a state every few seconds, and always the last one and new held-out PSNRs; all have the latest PSNR."""
-    shown_at: Optional[float] = None
-    heldout_psnr: Optional[float] = None
-
-    def show_some(state: ProgressState) -> None:
-        nonlocal shown_at, heldout_psnr
-        is_news = state.heldout_psnr is not None or state.iteration == state.iterations
-        if state.heldout_psnr is not None:
-            heldout_psnr = state.heldout_psnr
-        now = time.monotonic()
-        if shown_at is not None and now - shown_at < seconds and not is_news:
-            return
-        shown_at = now
-        show(replace(state, heldout_psnr=heldout_psnr))
-
-    return show_some
-
-
-def _as_json(state: ProgressState) -> None:
-    sys.stdout.write(json.dumps({**state.as_json(), "event": "progress"}) + "\n")
-    sys.stdout.flush()
-
-
-def _as_line(state: ProgressState) -> None:
-    sys.stderr.write(f"{words(vars(state))}\n")

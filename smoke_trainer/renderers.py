@@ -22,7 +22,7 @@ from torch import Tensor
 import splatfix
 from smoke_trainer.backends import Part, engine_of, import_extension, to_device
 from smoke_trainer.data.scene import View
-from smoke_trainer.errors import RendererUnavailable, UsageError
+from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
 from splatfix.kernels import rasterizer
 
@@ -309,7 +309,5 @@ RENDERERS = {"torch": TorchRenderer, "gsplat": GsplatRenderer, "inria": InriaRen
 
 
 def make_renderer(name: str, device: torch.device, antialiasing: bool = False) -> Renderer:
-    """The renderer of that name; raises UsageError for an unknown one, RendererUnavailable for one that cannot run here."""
-    if name not in RENDERERS:
-        raise UsageError(f"unknown renderer {name!r}", hint=f"choose from: {', '.join(RENDERERS)}")
+    """The renderer of that name, one of RENDERERS; raises RendererUnavailable for one that cannot run here."""
     return RENDERERS[name](device, antialiasing)

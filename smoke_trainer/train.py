@@ -120,7 +120,8 @@ def train_step(run: Run, iteration: int) -> None:
     total = loss.total + strategy.regularization(model)
     timer.lap("forward")
 
-    strategy.step_pre_backward(output)
+    if output.means2d.requires_grad:  # densification needs to know how the loss moves them
+        output.means2d.retain_grad()
     total.backward()  # type: ignore[no-untyped-call, unused-ignore]
     norms = gradient_norms(model)
     run.monitor.reach(model)
@@ -136,7 +137,7 @@ def train_step(run: Run, iteration: int) -> None:
     if follow:
         run.monitor.updates.after()
     model.optimizer.zero_grad(set_to_none=True)
-    strategy.step_post_backward(iteration, model, output, xyz_lr)
+    strategy.learn(iteration, model, output, xyz_lr)
     timer.lap("optimizer")
     run.monitor.record(iteration, loss, norms, len(model), event, run.held_bytes())
     run.iteration = iteration

@@ -157,7 +157,10 @@ def test_without_torch_numpy_and_pillow_the_trainer_says_so(arguments, tmp_path)
     argv = [sys.executable, "-S", "-m", "smoke_trainer", *arguments, "--out", str(tmp_path)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
-    assert f"error[package-missing]: {sys.executable} lacks torch, numpy, Pillow\n" in done.stderr
+    assert (
+        f"error[package-missing]: {sys.executable} cannot load torch (No module named 'torch'); numpy"
+        in done.stderr
+    )
     assert f"{sys.executable} -m pip install torch numpy Pillow" in done.stderr
 
 
@@ -173,7 +176,7 @@ def test_a_package_that_does_not_load_is_told_apart(line, cause, tmp_path, monke
     (tmp_path / "torch.py").write_text(f"{line}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch")
-    with pytest.raises(PackageMissing, match=r"torch is installed for .* but cannot be loaded") as caught:
+    with pytest.raises(PackageMissing, match="cannot load torch ") as caught:
         require()
     assert cause in caught.value.message
 

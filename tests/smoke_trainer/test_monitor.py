@@ -1,6 +1,5 @@
 """What a run leaves in metrics.jsonl and TensorBoard, and what its progress line says."""
 
-import io
 import json
 import math
 import sys
@@ -117,36 +116,21 @@ def test_progress_in_words(changes, text):
 
 
 def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "PLAIN_EVERY", 3600.0)  # a machine may stand still for a second
-    with show_progress(as_json=False) as show:
-        for iteration in range(1, 10):
-            heldout_psnr = 20.0 if iteration == 4 else None
-            show(replace(STATE, iteration=iteration, heldout_psnr=heldout_psnr))
+    monkeypatch.setattr(progress, "EVERY", 3600.0)  # a machine may stand still for a second
+    show = show_progress(as_json=False)
+    for iteration in range(1, 10):
+        heldout_psnr = 20.0 if iteration == 4 else None
+        show(replace(STATE, iteration=iteration, heldout_psnr=heldout_psnr))
     shown = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in shown] == ["1", "4", "9"]
     assert "held-out" not in shown[0] and "held-out 20.00 dB" in shown[2]
 
 
-def test_progress_on_a_terminal_is_one_live_line(monkeypatch):
-    pytest.importorskip("rich")
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "160")
-    with show_progress(as_json=False) as show:
-        show(STATE)
-        show(replace(STATE, iteration=9))
-    assert "9 of 9" in screen.getvalue() and "21.50" in screen.getvalue()
-
-
-def test_a_terminal_without_rich_gets_plain_lines(monkeypatch, capsys):
+def test_progress_on_a_terminal_is_one_live_line(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    with show_progress(as_json=False) as show:
-        show(STATE)
-    assert capsys.readouterr().err == f"{PLAIN}\n"
+    monkeypatch.setenv("COLUMNS", "160")
+    show = show_progress(as_json=False)
+    show(STATE)
+    show(replace(STATE, iteration=9))
+    live, last = capsys.readouterr().err.split("\033[K\r")
+    assert live == PLAIN and last.startswith("iteration 9 of 9") and last.endswith("\n")
