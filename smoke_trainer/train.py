@@ -184,24 +184,10 @@ def evaluate(run: Run, previews: Optional[str] = None) -> ImageQuality:
     `previews` is for the last evaluation: a prefix of the PNGs to write to renders/; LPIPS is measured too.
     """
     started = time.perf_counter()
-    mean = QualityMean(run.ssim)
     run.monitor.memory.enter("eval")
-    for view, rendered, gt, mask in _rendered(run, run.scene.test):
-        mean.add(rendered, gt, mask)
-        if previews is not None:
-            # Flat: a name may hold folders, and even lead out of them (../).
-            flat = view.name.replace("/", "_").replace("\\", "_")
-            report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
+    quality = _quality(run, run.scene.test, previews)
     run.monitor.memory.enter("between")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
-    quality = mean.result()
-    numbers = (quality.psnr, quality.ssim, quality.l1)
-    if not all(value is not None and math.isfinite(value) for value in numbers):
-        raise TrainingFailed(
-            f"held-out quality is not a number after iteration {run.iteration}",
-            "the renderer or SSIM returned infinite values for a held-out view",
-            CPU_HINT,
-        )
     if previews is None:
         return quality
     # a second time through the views: the metric's network is no memory of evaluating
@@ -224,11 +210,25 @@ def evaluate_training_views(run: Run) -> ImageQuality:
     """Quality of as many training views as there are held-out ones, spread over all: what held-out views cannot be above."""
     views = run.scene.train
     count = min(len(views), len(run.scene.test))
+    return _quality(run, [views[index * len(views) // count] for index in range(count)])
+
+
+def _quality(run: Run, views: Sequence[View], previews: Optional[str] = None) -> ImageQuality:
     mean = QualityMean(run.ssim)
-    spread = [views[index * len(views) // count] for index in range(count)]
-    for _, rendered, gt, mask in _rendered(run, spread):
+    for view, rendered, gt, mask in _rendered(run, views):
         mean.add(rendered, gt, mask)
-    return mean.result()
+        if previews is not None:
+            # Flat: a name may hold folders, and even lead out of them (../).
+            flat = view.name.replace("/", "_").replace("\\", "_")
+            report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
+    quality = mean.result()
+    if not all(math.isfinite(value or 0.0) for value in (quality.psnr, quality.ssim, quality.l1)):
+        raise TrainingFailed(
+            f"the quality of {views[0].name} and others is not a number after iteration {run.iteration}",
+            "the renderer or SSIM returned infinite values",
+            CPU_HINT,
+        )
+    return quality
 
 
 def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, Tensor, Optional[Tensor]]]:
@@ -240,7 +240,7 @@ def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, T
         yield view, rendered, image.over(background), image.mask
 
 
-def train(config: TrainConfig, progress: Optional[Show] = None) -> report.TrainingResult:
+def train(config: TrainConfig, progress: Show = lambda state: None) -> report.TrainingResult:
     """Train to the end and write result.json, metrics.jsonl, the PLY and previews to `config.out`.
 
     The output of an earlier run is moved aside, unless this one resumes it. The first Ctrl-C writes a checkpoint. Errors
@@ -258,7 +258,7 @@ def train(config: TrainConfig, progress: Optional[Show] = None) -> report.Traini
         except KeyboardInterrupt:
             checkpoint.save(run)
             raise KeyboardInterrupt(run.config.out / "checkpoint.pt") from None
-        if progress is not None and status == "ok":  # the last line shows what the report does
+        if status == "ok":  # the last line shows what the report does
             progress(replace(_state(run), heldout_psnr=quality.psnr))
         trained = evaluate_training_views(run)
         run.seconds["total"] = time.perf_counter() - started
@@ -274,14 +274,10 @@ def train(config: TrainConfig, progress: Optional[Show] = None) -> report.Traini
         return report.write_error(config, cannot_write)
     except (RuntimeError, TypeError, ValueError) as error:
         # What torch and extensions raise: CUDA errors, out of memory, arguments that an extension does not accept.
-        moment = "before the first iteration" if run is None else f"after iteration {run.iteration}"
         lines = str(error).strip().splitlines() or [""]
-        meaning = "the renderer, SSIM or kNN under test failed"
-        if isinstance(error, RuntimeError):  # as torch raises where memory ends
-            meaning += ", or needed more room than there is"
         failed = TrainingFailed(
-            f"{type(error).__name__} {moment}: {lines[0][:300]}",
-            meaning,
+            f"{type(error).__name__} after iteration {run.iteration if run else 0}: {lines[0][:300]}",
+            "the renderer, SSIM or kNN under test failed",
             "see the traceback in result.json; `splatfix diagnose` finds the common causes",
         )
         return report.write_error(config, failed, traceback.format_exc())
@@ -290,7 +286,7 @@ def train(config: TrainConfig, progress: Optional[Show] = None) -> report.Traini
             run.monitor.close()
 
 
-def _train_loop(run: Run, progress: Optional[Show]) -> str:
+def _train_loop(run: Run, progress: Show) -> str:
     """All iterations; returns `ok` or `interrupted`."""
     config, memory = run.config, run.monitor.memory
     if run.initial_quality is None:
@@ -308,7 +304,7 @@ def _train_loop(run: Run, progress: Optional[Show]) -> str:
                 # just flushed, so the GPU has finished its work
                 run.seconds["warm_up"] = run.seconds["train"]
             # train() reports the last one, with its held-out PSNR
-            if progress is not None and (run.iteration < last or interrupt.requested):
+            if run.iteration < last or interrupt.requested:
                 progress(_state(run))
             if config.checkpoint_every and run.iteration % config.checkpoint_every == 0:
                 checkpoint.save(run)
@@ -316,8 +312,7 @@ def _train_loop(run: Run, progress: Optional[Show]) -> str:
             if evaluates and run.iteration < config.iterations:
                 quality = evaluate(run)
                 memory.enter("train")
-                if progress is not None:
-                    progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
+                progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
     if interrupt.requested:
         checkpoint.save(run)
     began = time.perf_counter()
