@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict
 
 import torch
-from torch import Tensor
 
 from smoke_trainer.errors import SceneError
 from smoke_trainer.model import GROUPS, Gaussians
@@ -24,6 +25,7 @@ def read_checkpoint(path: Path, device: torch.device) -> Dict[str, Any]:
         payload: Dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
         if payload["format"] != FORMAT:
             raise ValueError("another format")
+        payload["rest"] = json.loads(payload["rest"])
     except Exception as error:  # noqa: BLE001  (torch.load raises many kinds for a damaged file)
         raise SceneError(
             f"{path} is not a checkpoint of this version: {type(error).__name__}",
@@ -35,29 +37,25 @@ def read_checkpoint(path: Path, device: torch.device) -> Dict[str, Any]:
 
 def save(run: Run) -> None:
     """Write checkpoint.pt to the run's output folder, atomically."""
-    run.monitor.flush()
-    model, strategy, monitor = run.model, run.strategy, run.monitor
-    before = run.initial_quality
-    quality = [before.psnr, before.ssim, before.l1] if before else []
+    model, strategy = run.model, run.strategy
     payload = {
         "format": FORMAT,
-        "iteration": run.iteration,
-        "sh_degree": model.sh_degree,
         "params": {name: model.params[name].detach() for name in GROUPS},
         "moments": model.optimizer.state_dict()["state"],
-        "strategy": dict(strategy.state),
+        "strategy": strategy.state,
         "generator": strategy.generator.get_state(),
-        "rest": {
-            "train_views": [view.name for view in run.scene.train],
-            "remaining_views": list(run.remaining_views),
-            "initial_count": run.initial_count,
-            "losses": _floats(monitor.losses),
-            "norms": {name: _floats(values) for name, values in monitor.norms.items()},
-            "counts": dict(monitor.counts),
-            "opacity_resets": monitor.opacity_resets,
-            "peak_gaussians": monitor.peak_gaussians,
-            "initial_quality": _floats(quality),
-        },
+        # as text: torch 1.13 reads no Python floats with weights_only
+        "rest": json.dumps(
+            {
+                "iteration": run.iteration,
+                "sh_degree": model.sh_degree,
+                "train_views": [view.name for view in run.scene.train],
+                "remaining_views": run.remaining_views,
+                "initial_count": run.initial_count,
+                "initial_quality": asdict(run.initial_quality or ImageQuality()),
+                "history": run.monitor.history(),
+            }
+        ),
     }
     path = run.config.out / "checkpoint.pt"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,33 +64,22 @@ def save(run: Run) -> None:
     partial.replace(path)
 
 
-def _floats(values: Sequence[Optional[float]]) -> Tensor:
-    """Floats as a tensor: torch 1.13 cannot read Python floats with weights_only."""
-    return torch.tensor(values, dtype=torch.float64)
-
-
 def resume(run: Run, path: Path) -> None:
     """Continue from a checkpoint; raises SceneError if it is damaged or belongs to another run."""
     payload = read_checkpoint(path, run.device)
     rest = payload["rest"]
     _check_belongs(payload, run, path)
-    strategy, monitor = run.strategy, run.monitor
     run.model = Gaussians(payload["params"], run.model.max_sh_degree, run.config.lrs)
-    run.model.sh_degree = payload["sh_degree"]
+    run.model.sh_degree = rest["sh_degree"]
     adam = run.model.optimizer
     adam.load_state_dict({**adam.state_dict(), "state": payload["moments"]})
-    strategy.state = payload["strategy"]
-    strategy.generator.set_state(payload["generator"].cpu())
-    strategy.initial_count = rest["initial_count"]
-    run.initial_count = rest["initial_count"]
-    run.iteration = payload["iteration"]
+    run.strategy.state = payload["strategy"]
+    run.strategy.generator.set_state(payload["generator"].cpu())
+    run.strategy.initial_count = run.initial_count = rest["initial_count"]
+    run.iteration = rest["iteration"]
     run.remaining_views = rest["remaining_views"]
-    psnr, ssim, l1 = rest["initial_quality"].tolist()
-    run.initial_quality = ImageQuality(psnr, ssim, l1, len(run.scene.test))
-    monitor.losses = rest["losses"].tolist()
-    monitor.norms = {name: rest["norms"][name].tolist() for name in GROUPS}
-    monitor.counts = rest["counts"]
-    monitor.opacity_resets, monitor.peak_gaussians = rest["opacity_resets"], rest["peak_gaussians"]
+    run.initial_quality = ImageQuality(**rest["initial_quality"])
+    run.monitor.begin_with(rest["history"])
 
 
 def _check_belongs(payload: Dict[str, Any], run: Run, path: Path) -> None:
@@ -102,8 +89,8 @@ def _check_belongs(payload: Dict[str, Any], run: Run, path: Path) -> None:
         differs.append("another --sh-degree")
     if payload["rest"]["train_views"] != [view.name for view in run.scene.train]:
         differs.append("other training views")
-    if payload["iteration"] > run.config.iterations:
-        differs.append(f"{payload['iteration']} iterations, more than --iterations")
+    if payload["rest"]["iteration"] > run.config.iterations:
+        differs.append(f"{payload['rest']['iteration']} iterations, more than --iterations")
     if differs:
         raise SceneError(
             f"{path} was written by another run: it has {', '.join(differs)}",

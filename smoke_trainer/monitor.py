@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -24,12 +23,11 @@ from smoke_trainer.errors import CPU_HINT, TrainingFailed, UsageError
 from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
-from smoke_trainer.record import GroupGradients, Reached, TrainLoss
+from smoke_trainer.record import Reached
 from smoke_trainer.updates import UpdateCheck
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
-SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
 
 
 class StepTimer:
@@ -84,13 +82,8 @@ class Monitor:
         self.timer = StepTimer(device)
         self.memory = PeakMemory(device)
         self.updates = UpdateCheck()
-        self.losses: List[float] = []
-        self.norms: Dict[str, List[float]] = {name: [] for name in GROUPS}  # of each group's gradient
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
         self.latest: Dict[str, float] = {}  # what a progress line has of the latest recorded iteration
-        self.counts = {"cloned": 0, "split": 0, "pruned": 0}
-        self.opacity_resets = 0
-        self.peak_gaussians = 0
         self._device = device
         self._reached: Optional[Tensor] = None
         self._reached_steps = 0
@@ -100,8 +93,7 @@ class Monitor:
         self._board: Any = None
         if tensorboard:
             self._board = _summary_writer(out / "tensorboard")
-        # A run that resumes here writes on: what it does again is there twice.
-        self._file = (out / "metrics.jsonl").open("a", encoding="utf-8")
+        self._file = (out / "metrics.jsonl").open("a+", encoding="utf-8")
 
     def reach(self, model: Gaussians) -> None:
         """After a backward pass: which Gaussians have a gradient, gathered until their number changes; no GPU is waited for."""
@@ -124,20 +116,16 @@ class Monitor:
             return Reached()
         return Reached(float(self._reached.float().mean()), self._reached_steps)
 
-    def gradients(self) -> Dict[str, GroupGradients]:
-        """Return the number of each group's steps, of zero and non-finite ones; min, median and max of the finite norms."""
-        groups = {}
-        for name, norms in self.norms.items():
-            finite = [norm for norm in norms if math.isfinite(norm)]
-            groups[name] = GroupGradients(
-                steps=len(norms),
-                zero_steps=finite.count(0.0),
-                non_finite_steps=len(norms) - len(finite),
-                min=min(finite, default=None),
-                median=statistics.median(finite) if finite else None,
-                max=max(finite, default=None),
-            )
-        return groups
+    def history(self) -> str:
+        """Return metrics.jsonl, a line for each iteration so far, also of an earlier run that this one resumes."""
+        self.flush()
+        self._file.seek(0)
+        return self._file.read()
+
+    def begin_with(self, history: str) -> None:
+        """Let metrics.jsonl begin with that of an earlier run."""
+        self._file.truncate(0)
+        self._file.write(history)
 
     def record(
         self,
@@ -153,10 +141,6 @@ class Monitor:
         `held`: bytes of the model, its moments, and all else that the device is known to hold.
         """
         self._explained = held
-        for name in self.counts:
-            self.counts[name] += getattr(event, name)
-        self.opacity_resets += int(event.opacity_reset)
-        self.peak_gaussians = max(self.peak_gaussians, gaussians)
         line = {"iteration": iteration, "gaussians": gaussians, **vars(event)}
         scalars = Loss(*(scalar.detach() for scalar in loss))  # without the graph, which would be kept alive
         self._pending.append((line, scalars, norms, self.timer.marks))
@@ -185,9 +169,6 @@ class Monitor:
             milliseconds = self.timer.milliseconds(marks)
             for name, value in milliseconds.items():
                 self.phases[name] += value / 1e3
-            for name, norm in gradients.items():
-                self.norms[name].append(norm)
-            self.losses.append(total)
             if not math.isfinite(total):
                 failed.append(line["iteration"])
             line.update(
@@ -214,20 +195,13 @@ class Monitor:
     def _write(self, line: Dict[str, Any]) -> None:
         """Write one iteration to metrics.jsonl, its numbers to TensorBoard, and what progress tells to `latest`."""
         self._file.write(json.dumps(line) + "\n")
-        self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
+        self.latest = {name: line[name] for name in ("loss", "psnr", "vram_allocated_gb") if name in line}
         if self._board is None:
             return
         for group, series in {"train": line, "gradients": line["gradients"], "ms": line["ms"]}.items():
             for name, value in series.items():
                 if isinstance(value, (int, float)) and name != "iteration":
                     self._board.add_scalar(f"{group}/{name}", value, line["iteration"])
-
-    def train_loss(self) -> TrainLoss:
-        """Return the mean loss over the first and over the last iterations."""
-        if not self.losses:
-            return TrainLoss()
-        first, last = self.losses[:SMOOTHED_OVER], self.losses[-SMOOTHED_OVER:]
-        return TrainLoss(statistics.fmean(first), statistics.fmean(last))
 
     def close(self) -> None:
         """Close the files. On a full disk the rest stays unwritten; the run has reported that already."""

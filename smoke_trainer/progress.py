@@ -33,10 +33,10 @@ class ProgressState:
 
     iteration: int
     iterations: int
-    loss: Optional[float]
     gaussians: int
     seconds: float
     iterations_per_second: float
+    loss: Optional[float] = None
     psnr: Optional[float] = None
     vram_allocated_gb: Optional[float] = None
     rss_gb: Optional[float] = None

@@ -14,7 +14,7 @@ import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, FrozenSet, Optional, Tuple, Union
+from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -298,7 +298,11 @@ class TorchRenderer(InriaRenderer):
 
 
 Renderer = Union[GsplatRenderer, InriaRenderer]
-RENDERERS = {"torch": TorchRenderer, "gsplat": GsplatRenderer, "inria": InriaRenderer}
+RENDERERS: Dict[str, Callable[[torch.device, bool], Renderer]] = {
+    "torch": TorchRenderer,
+    "gsplat": GsplatRenderer,
+    "inria": InriaRenderer,
+}
 
 
 def make_renderer(name: str, device: torch.device, antialiasing: bool = False) -> Renderer:

@@ -323,12 +323,10 @@ def _train_loop(run: Run, progress: Show) -> str:
 
 def _state(run: Run) -> ProgressState:
     """Return the state for a progress line; the first of a run also says how it is set up."""
-    losses = run.monitor.losses
     is_first = run.iteration == run.resumed_at + 1
     return ProgressState(
         iteration=run.iteration,
         iterations=run.config.iterations,
-        loss=losses[-1] if losses else None,
         gaussians=len(run.model),
         seconds=round(run.seconds["train"], 3),
         iterations_per_second=round(run.speed() or 0.0, 3),

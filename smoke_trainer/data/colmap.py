@@ -54,11 +54,11 @@ def read_colmap(root: Path) -> Reconstruction:
             continue
         mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if is_file(m)), None)
         images.append(RegisteredImage(name, "images", name, cameras[camera], pose, mask))
-    numbers, colors = array("d"), array("B")
+    positions, colors = array("d"), array("B")
     for _, x, y, z, red, green, blue in rows.read_points(folder / f"points3D{suffix}"):
-        numbers.extend((x, y, z))
+        positions.extend((x, y, z))
         colors.extend((red, green, blue))
-    xyz, rgb = np.asarray(numbers).reshape(-1, 3), np.asarray(colors).reshape(-1, 3)
+    xyz, rgb = np.asarray(positions).reshape(-1, 3), np.asarray(colors).reshape(-1, 3)
     finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
     if not finite.all():
         notes.append(f"{int((~finite).sum())} points without finite coordinates are left out")
