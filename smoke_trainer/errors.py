@@ -15,8 +15,8 @@ CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU k
 class SmokeTrainerError(Exception):
     """Base of all errors that end a run with a message instead of a traceback."""
 
-    code = "smoke-trainer-error"
-    exit_code = EXIT_FAILURE
+    code = ""
+    exit_code = EXIT_UNKNOWN
 
     def __init__(self, message: str, note: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -47,7 +47,6 @@ class SceneError(SmokeTrainerError):
     """A scene (or checkpoint) is missing, incomplete or damaged."""
 
     code = "unreadable-scene"
-    exit_code = EXIT_UNKNOWN
 
 
 class Damage(SceneError):
@@ -66,21 +65,18 @@ class CannotWrite(SmokeTrainerError):
     """The output folder cannot be written."""
 
     code = "cannot-write"
-    exit_code = EXIT_UNKNOWN
 
 
 class RendererUnavailable(SmokeTrainerError):
     """The renderer, kernel or device that was asked for cannot run here; none is replaced by another."""
 
     code = "renderer-unavailable"
-    exit_code = EXIT_UNKNOWN
 
 
 class PackageMissing(SmokeTrainerError):
     """A package that the trainer needs is not installed, or cannot be loaded."""
 
     code = "package-missing"
-    exit_code = EXIT_UNKNOWN
 
 
 class TrainingFailed(SmokeTrainerError):

@@ -47,10 +47,6 @@ class Gaussians:
     def device(self) -> torch.device:
         return self.params["xyz"].device
 
-    def optimizer_steps(self) -> int:
-        """Return how many Adam counted, for the positions."""
-        return int(self.optimizer.state.get(self.params["xyz"], {}).get("step", 0))
-
     def raise_sh_degree(self) -> None:
         """Let one more degree of spherical harmonics count."""
         self.sh_degree = min(self.sh_degree + 1, self.max_sh_degree)
@@ -142,10 +138,3 @@ def xyz_lr_at(lrs: LearningRates, extent: float, iteration: int, iterations: int
     progress = min(max(iteration / max(iterations, 1), 0.0), 1.0)
     log_lr = (1.0 - progress) * math.log(lrs.xyz_init) + progress * math.log(lrs.xyz_final)
     return math.exp(log_lr) * extent
-
-
-def set_xyz_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of the optimizer's `xyz` group."""
-    for group in optimizer.param_groups:
-        if group["name"] == "xyz":
-            group["lr"] = lr

@@ -10,8 +10,8 @@ import math
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Callable, Dict, Mapping, Optional
+from dataclasses import asdict
+from typing import Any, Callable, Dict, Mapping
 
 EVERY = 1.0  # seconds between two lines
 # In the order in which they are shown.
@@ -26,29 +26,10 @@ FORMS = {
 }
 
 
-@dataclass(frozen=True)
-class ProgressState:
-    """What is known after an iteration. PSNR is of the training view of the latest recorded one, memory in GiB; `run` is how a
-    run is set up, with its first iteration: one that is killed leaves it in its progress lines."""
-
-    iteration: int
-    iterations: int
-    gaussians: int
-    seconds: float
-    iterations_per_second: float
-    loss: Optional[float] = None
-    psnr: Optional[float] = None
-    vram_allocated_gb: Optional[float] = None
-    rss_gb: Optional[float] = None
-    heldout_psnr: Optional[float] = None
-    run: Optional[Dict[str, Any]] = None
-
-    def as_json(self) -> Dict[str, Any]:
-        """For a JSON line, without what is not known; the loss is always there."""
-        return {name: value for name, value in asdict(self).items() if value is not None or name == "loss"}
-
-
-Show = Callable[[ProgressState], None]
+State = Dict[str, Any]
+"""What is known after an iteration, by the names in FORMS; and ``iteration``, ``iterations``, ``seconds``, and with the first one
+``run``, how the run is set up: one that is killed leaves it in its progress lines."""
+Show = Callable[[State], None]
 
 
 def show_progress(as_json: bool) -> Show:
@@ -57,26 +38,27 @@ def show_progress(as_json: bool) -> Show:
     It shows one every few seconds, and always the last one and new held-out PSNRs; all have the latest PSNR.
     """
     shown_at = -math.inf
-    heldout_psnr: Optional[float] = None
+    heldout: State = {}
 
-    def show(state: ProgressState) -> None:
-        nonlocal shown_at, heldout_psnr
-        is_last = state.iteration == state.iterations
-        is_news = state.heldout_psnr is not None or is_last
-        heldout_psnr = state.heldout_psnr or heldout_psnr
+    def show(state: State) -> None:
+        nonlocal shown_at
+        is_last = state["iteration"] == state["iterations"]
+        is_news = "heldout_psnr" in state or is_last
+        if "heldout_psnr" in state:
+            heldout["heldout_psnr"] = state["heldout_psnr"]
         now = time.monotonic()
         if now - shown_at < EVERY and not is_news:
             return
         shown_at = now
-        state = replace(state, heldout_psnr=heldout_psnr)
+        state = {**heldout, **state}
         if as_json:
-            sys.stdout.write(json.dumps({**state.as_json(), "event": "progress"}) + "\n")
+            sys.stdout.write(json.dumps({**state, "event": "progress"}, default=asdict) + "\n")
             sys.stdout.flush()
         elif sys.stderr.isatty() and not is_last:
             width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"{words(vars(state))[:width]}\033[K\r")  # the next one takes its place
+            sys.stderr.write(f"{words(state)[:width]}\033[K\r")  # the next one takes its place
         else:
-            sys.stderr.write(f"{words(vars(state))}\n")
+            sys.stderr.write(f"{words(state)}\n")
 
     return show
 

@@ -245,12 +245,6 @@ class InriaRenderer(Part):
             inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=means2d.requires_grad)
         settings = self._settings(camera, splats, background)
         drawn = self._module.GaussianRasterizer(settings)(**inputs)
-        if not isinstance(drawn, tuple) or len(drawn) < 2:
-            raise RendererUnavailable(
-                f"the installed {MODULE} returns {type(drawn).__name__}, not (color, radii, ...)",
-                "it is none of the known variants",
-                "run `splatfix diagnose` to see which package provides the module",
-            )
         # Every known variant starts with (color, radii); GOF's color carries six more channels.
         return RenderOutput(drawn[0][:3], drawn[1], means2d)
 

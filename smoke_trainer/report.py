@@ -173,7 +173,7 @@ def run_setup(run: Run) -> Dict[str, Any]:
     """Configuration, implementations, versions and machine: known with the first iteration, whatever becomes of the run."""
     camera, adam = run.scene.test[0].camera, run.model.optimizer
     optimizer = Part("torch.optim.Adam", torch.__version__, run.model.optimizer_engine, type(adam))
-    optimizer.calls = run.model.optimizer_steps()
+    optimizer.calls = int(adam.state.get(run.model.params["xyz"], {}).get("step", 0))
     parts = {"renderer": run.renderer, "ssim": run.ssim, "knn": run.knn, "optimizer": optimizer}
     return {
         "config": config_summary(run.config),

@@ -6,7 +6,7 @@ import math
 import time
 import traceback
 from dataclasses import dataclass, field, replace
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -21,10 +21,10 @@ from smoke_trainer.densify.strategies import Strategy, make_strategy
 from smoke_trainer.errors import CPU_HINT, CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
 from smoke_trainer.metrics import QualityMean, photometric_loss
-from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
+from smoke_trainer.model import GROUPS, Gaussians, gaussians_from_points, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.process import GracefulInterrupt
-from smoke_trainer.progress import ProgressState, Show
+from smoke_trainer.progress import Show, State
 from smoke_trainer.record import ImageQuality
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 
@@ -107,7 +107,7 @@ def train_step(run: Run, iteration: int) -> None:
     timer.lap("densify")
     # Schedules: the learning rate of positions decays, the degree of spherical harmonics rises.
     xyz_lr = xyz_lr_at(config.lrs, run.scene.extent, iteration, config.iterations)
-    set_xyz_lr(model.optimizer, xyz_lr)
+    model.optimizer.param_groups[GROUPS.index("xyz")]["lr"] = xyz_lr
     if iteration % config.sh_degree_interval == 0:
         model.raise_sh_degree()
     view, background = run.next_view(), run.background()
@@ -259,7 +259,7 @@ def train(config: TrainConfig, progress: Show = lambda state: None) -> report.Tr
             checkpoint.save(run)
             raise KeyboardInterrupt(run.config.out / "checkpoint.pt") from None
         if status == "ok":  # the last line shows what the report does
-            progress(replace(_state(run), heldout_psnr=quality.psnr))
+            progress(_state(run, heldout_psnr=quality.psnr))
         trained = evaluate_training_views(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality, trained)
@@ -312,7 +312,7 @@ def _train_loop(run: Run, progress: Show) -> str:
             if evaluates and run.iteration < config.iterations:
                 quality = evaluate(run)
                 memory.enter("train")
-                progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
+                progress(_state(run, heldout_psnr=quality.psnr))
     if interrupt.requested:
         checkpoint.save(run)
     began = time.perf_counter()
@@ -321,15 +321,17 @@ def _train_loop(run: Run, progress: Show) -> str:
     return "interrupted" if interrupt.requested else "ok"
 
 
-def _state(run: Run) -> ProgressState:
+def _state(run: Run, **more: Any) -> State:
     """Return the state for a progress line; the first of a run also says how it is set up."""
-    is_first = run.iteration == run.resumed_at + 1
-    return ProgressState(
-        iteration=run.iteration,
-        iterations=run.config.iterations,
-        gaussians=len(run.model),
-        seconds=round(run.seconds["train"], 3),
-        iterations_per_second=round(run.speed() or 0.0, 3),
+    state = {
+        "iteration": run.iteration,
+        "iterations": run.config.iterations,
+        "gaussians": len(run.model),
+        "seconds": round(run.seconds["train"], 3),
+        "iterations_per_second": round(run.speed() or 0.0, 3),
         **run.monitor.latest,
-        run=report.run_setup(run) if is_first else None,
-    )
+        **more,
+    }
+    if run.iteration == run.resumed_at + 1:
+        state["run"] = report.run_setup(run)
+    return state

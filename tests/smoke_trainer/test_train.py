@@ -113,9 +113,9 @@ def test_a_resumed_run_is_bit_identical(strategy, short_run):
     checkpoint, kept = first.out / "checkpoint.pt", first.out / "kept.pt"
 
     def keep_that_of_5_and_stop(state):
-        if state.iteration == 6:
+        if state["iteration"] == 6:
             kept.write_bytes(checkpoint.read_bytes())
-        if state.iteration == 7:
+        if state["iteration"] == 7:
             signal.raise_signal(signal.SIGINT)
 
     stopped = train(first, keep_that_of_5_and_stop)
