@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 from dataclasses import fields, replace
@@ -85,7 +84,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command and return its exit code: 0 trained, 1 failed, 2 wrong usage, 3 could not be determined."""
     options = parser().parse_args(arguments)
     try:
-        _check_numbers(options)
+        for name, row in OPTIONS.items():
+            value = getattr(options, name.strip("-").replace("-", "_"))
+            if "least" in row and value is not None and not value >= row["least"]:
+                raise UsageError(f"{name} must be at least {row['least']}")
         if options.list or options.scene is None:
             return _train_data(options)
         return _train_one(config_from(options)).exit_code
@@ -96,17 +98,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
         advice = f"continue with --resume {stop}" if stop.args else "no checkpoint was written"
         sys.stderr.write(f"interrupted; {advice}\n")
         return EXIT_UNKNOWN
-
-
-def _check_numbers(options: argparse.Namespace) -> None:
-    for name, row in OPTIONS.items():
-        value = getattr(options, name.strip("-").replace("-", "_"))
-        if "least" in row and value is not None and value < row["least"]:
-            raise UsageError(f"{name} must be at least {row['least']}")
-    if options.resolution is not None and (options.resolution < -1 or options.resolution == 0):
-        raise UsageError("--resolution must be a divisor (1, 2, 4, 8), a width in pixels, or -1")
-    if options.budget is not None and not 0 < options.budget < math.inf:
-        raise UsageError("--budget must be above 0: a number of Gaussians, or a multiple of the initial one")
 
 
 def _train_data(options: argparse.Namespace) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict
-
 EXIT_OK = 0
 EXIT_FAILURE = 1  # training ran and something is wrong
 EXIT_USAGE = 2  # the command or its arguments are wrong
@@ -31,9 +29,6 @@ class SmokeTrainerError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
-
-    def as_json(self) -> Dict[str, str]:
-        return {"code": self.code, "message": self.message, "note": self.note, "hint": self.hint}
 
 
 class UsageError(SmokeTrainerError):

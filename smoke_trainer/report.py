@@ -160,7 +160,7 @@ def write_error(
         scene=config.scene,
         config=config_summary(config),
         status=status,
-        error=TrainerError(**error.as_json(), traceback=traceback),
+        error=TrainerError(error.code, error.message, error.note, error.hint, traceback),
         versions=versions(),
     )
     # If even this cannot be written, the caller still has the report, and prints it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Dict, List, Sequence
 
 import numpy as np
@@ -53,7 +53,7 @@ def read_colmap(root: Path) -> Reconstruction:
             notes.append(f"image {name} lacks its camera ({camera}) or has an impossible pose; left out")
             continue
         mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if is_file(m)), None)
-        images.append(RegisteredImage(name, "images", name, cameras[camera], pose, mask))
+        images.append(RegisteredImage(name, PurePosixPath("images", name), cameras[camera], pose, mask))
     positions, colors = array("d"), array("B")
     for _, x, y, z, red, green, blue in rows.read_points(folder / f"points3D{suffix}"):
         positions.extend((x, y, z))

@@ -121,8 +121,11 @@ class ImageStore:
     def __init__(self, device: torch.device, capacity_bytes: int = 2 << 30) -> None:
         self.device = device
         self.capacity_bytes = capacity_bytes
-        self.held_bytes = 0
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(planes.numel() for planes in self._kept.values())
 
     def get(self, view: View) -> GroundTruth:
         """Decode the view's file, or take it from the cache; raises SceneError for a file that is damaged."""
@@ -130,14 +133,9 @@ class ImageStore:
         planes = self._kept.pop(key, None)
         if planes is None:
             planes = load_planes(view)
-        else:
-            self.held_bytes -= planes.numel()
-        while self._kept and self.held_bytes + planes.numel() > self.capacity_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self.held_bytes -= oldest.numel()
-        if planes.numel() <= self.capacity_bytes:
-            self.held_bytes += planes.numel()
-            self._kept[key] = planes
+        self._kept[key] = planes  # as the latest
+        while self.held_bytes > self.capacity_bytes:
+            self._kept.popitem(last=False)
         values = to_device(planes, self.device).float() / 255.0
         mask, alpha = None, None
         if view.mask_path is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -22,12 +22,10 @@ TEST_EVERY = 8
 PREPARED = (8, 4, 2)  # folders images_8, images_4, images_2 beside images: the smallest comes first
 # Pixels. Wider images are reduced unless a size is asked for, as in the reference implementation.
 WIDEST = 1600
-NEAR = 0.2  # renderers cull what is nearer
-# Side of the cube of random points where cameras stand in one place: any size that NEAR does not hide.
+# Side of the cube of random points where cameras stand in one place: any size above what renderers cull as too near.
 AROUND_ONE_PLACE = 10.0
 MAX_TRAINED = 32_000_000  # pixels of one image
 LARGEST_FACTOR = 8  # --resolution up to this is a divisor; anything larger is a width in pixels
-Files = Dict[int, Path]  # how many times smaller than the stated size -> the file, the smallest first
 
 
 def find_scene(name_or_path: str) -> Path:
@@ -76,15 +74,9 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
     found = [(image, _files(root, image)) for image in images]
     present = [(image, files) for image, files in found if files]
     missing = [image.name for image, files in found if not files]
-    if missing and not present:
-        raise SceneError(
-            f"0 usable images: none of the {len(missing)} that {root} registers is there, such as {missing[0]}",
-            "prepared copies, of which folders are named images_2, _4 or _8, would do too",
-            f"run `splatfix scenes check {root}`: it finds images of other names, letters or endings",
-        )
+    absent = f"{len(missing)} of {len(found)} registered image(s) are not on disk: {', '.join(missing[:5])}"
     if missing:
-        named = ", ".join(missing[:5])
-        notes.append(f"{len(missing)} of {len(found)} registered image(s) are not on disk: {named}")
+        notes.append(absent)
     train, test = [], []
     # A split that the layout states itself is kept.
     is_split = all(image.held_out is not None for image, _ in present)
@@ -96,40 +88,38 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
             train.append(view)
     if not train or not test:
         raise SceneError(
-            f"{root}: usable images are {len(train)} to train on and {len(test)} to hold out",
-            "training needs both kinds",
-            "check that the image folder holds the images that the reconstruction names",
+            f"{root}: usable images are {len(train)} to train on and {len(test)} to hold out; training needs both",
+            f"{absent}; copies in folders named images_2, _4 or _8 do too",
+            f"run `splatfix scenes check {root}`: it finds images of other names, letters or endings",
         )
     points = reconstruction.points
     count = 0 if points is None else len(points.xyz)
     if points is None or count < 4:  # a Gaussian's size comes from its three nearest neighbours
-        if points is not None or layout != "blender":  # Blender's layout has none
-            notes.append(f"{count} points found: {random_points} random ones are used instead")
+        notes.append(f"{count} points found: {random_points} random ones are used instead")
         points = _random_points(train, random_points, seed)
     return Scene(root.resolve().name, reconstruction.layout, tuple(train), tuple(test), points, tuple(notes))
 
 
-def _files(root: Path, image: RegisteredImage) -> Files:
-    """The sizes in which an image is there."""
-    # only a folder of images can have prepared copies beside it
-    folders = {factor: f"{image.folder}_{factor}" for factor in PREPARED if image.folder}
-    paths = {factor: root / folder / image.file for factor, folder in {**folders, 1: image.folder}.items()}
-    return {factor: path for factor, path in paths.items() if is_file(path)}
+def _files(root: Path, image: RegisteredImage) -> List[Path]:
+    """The copies of an image that are there, the smallest first."""
+    folder, *inside = image.path.parts or ("",)
+    copies = [root.joinpath(f"{folder}_{factor}", *inside) for factor in PREPARED if inside]
+    return [path for path in (*copies, root / image.path) if is_file(path)]
 
 
-def _view(image: RegisteredImage, files: Files, resolution: int) -> View:
+def _view(image: RegisteredImage, files: List[Path], resolution: int) -> View:
     """Choose the file and the size to train at, and the pinhole that replaces a distorted camera.
 
     The file is the smallest prepared one that is still large enough, resized to the wanted size.
     """
-    smallest_width, _ = image_size(next(iter(files.values())))
+    smallest_width, _ = image_size(files[0])
     if resolution <= 0:
         target = float(min(WIDEST, smallest_width))
     elif resolution <= LARGEST_FACTOR:
         target = image.camera.width / resolution
     else:
         target = float(resolution)
-    for path in files.values():
+    for path in files:
         width, height = image_size(path)
         if width >= round(target):
             break

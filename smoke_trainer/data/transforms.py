@@ -58,8 +58,6 @@ def read_transforms(root: Path, layout: str) -> Reconstruction:
     points = None
     if is_file(root / cloud):
         points = read_points(root / cloud)
-    else:
-        notes.append(f"{cloud} not found: training starts from random points")
     return Reconstruction(layout, tuple(images), points, tuple(notes))
 
 
@@ -87,10 +85,7 @@ def _image(
             notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image is used")
             mask = None
     camera, pose = _camera(path, frame, file), _pose(frame["transform_matrix"])
-    folder, name = "", str(relative)
-    if len(relative.parts) > 1:
-        folder, name = relative.parts[0], "/".join(relative.parts[1:])
-    return RegisteredImage(str(relative), folder, name, camera, pose, mask, held_out)
+    return RegisteredImage(str(relative), relative, camera, pose, mask, held_out)
 
 
 def _pose(matrix: Any) -> Array:

@@ -71,7 +71,7 @@ def test_without_any_image_the_error_says_what_is_needed(scene_folder):
     folder = scene_folder("colmap-binary")
     for path in (folder / "images_8").iterdir():
         path.unlink()
-    with pytest.raises(SceneError, match="0 usable image"):
+    with pytest.raises(SceneError, match="usable images are 0"):
         load_scene(str(folder))
 
 
