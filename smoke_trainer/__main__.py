@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from smoke_trainer.config import PAPER_ITERATIONS, Preset, TrainConfig, preset_for, scaled_to
 from smoke_trainer.data.find import BUDGET_REFINE_EVERY, FoundScene, layout_of, locate, survey
-from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
-from smoke_trainer.process import end_with_the_pipe, require
+from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, PackageMissing, SmokeTrainerError, UsageError
+from smoke_trainer.process import end_with_the_pipe
 from smoke_trainer.progress import show_progress
 
 if TYPE_CHECKING:
@@ -129,9 +129,15 @@ def _train_one(config: TrainConfig) -> TrainingResult:
     # OpenMP threads that spin while they wait starve each other where another process shares the cores; measured on
     # two busy cores: below 0.6 iterations a second spinning, 5 to 15 sleeping. Must be set before torch loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    require()
-    from smoke_trainer.train import train  # torch is imported only for a valid command
-
+    try:
+        from smoke_trainer.train import train  # torch is imported only for a valid command
+    except (ImportError, OSError) as error:  # OSError: a shared library is missing or does not match
+        raise PackageMissing(
+            f"{sys.executable} cannot load the smoke trainer: {str(error).strip().partition(chr(10))[0][:300]}",
+            "it needs torch, numpy and Pillow, as your splatting environment has them",
+            f"use the Python of that environment, or run: {sys.executable} -m pip install torch numpy Pillow; "
+            "`splatfix diagnose` finds why one that is installed does not load",
+        ) from None
     result = train(config, show_progress(config.json_progress))
     record = result.record
     if config.json_progress:

@@ -51,7 +51,7 @@ def save(run: Run) -> None:
                 "sh_degree": model.sh_degree,
                 "train_views": [view.name for view in run.scene.train],
                 "remaining_views": run.remaining_views,
-                "initial_count": run.initial_count,
+                "initial_count": strategy.initial_count,
                 "initial_quality": asdict(run.initial_quality or ImageQuality()),
                 "history": run.monitor.history(),
             }
@@ -75,7 +75,7 @@ def resume(run: Run, path: Path) -> None:
     adam.load_state_dict({**adam.state_dict(), "state": payload["moments"]})
     run.strategy.state = payload["strategy"]
     run.strategy.generator.set_state(payload["generator"].cpu())
-    run.strategy.initial_count = run.initial_count = rest["initial_count"]
+    run.strategy.initial_count = rest["initial_count"]
     run.iteration = rest["iteration"]
     run.remaining_views = rest["remaining_views"]
     run.initial_quality = ImageQuality(**rest["initial_quality"])

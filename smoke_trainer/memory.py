@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -105,11 +106,8 @@ def growth(samples: List[Tuple[int, int]]) -> Optional[MemoryGrowth]:
     later = later[:: 1 + len(later) // MOST_MOMENTS]
     if len(later) < 2:
         return None
-    slopes = []
-    for index, (iteration, held) in enumerate(later):
-        for earlier, before in later[:index]:
-            slopes.append((held - before) / (iteration - earlier))
-    slopes.sort()
+    pairs = itertools.combinations(later, 2)
+    slopes = sorted((held - before) / (after - at) for (at, before), (after, held) in pairs)
     return MemoryGrowth(1000.0 * slopes[len(slopes) // 2], later[0][0], later[-1][0])
 
 

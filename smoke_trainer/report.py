@@ -111,9 +111,9 @@ def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQua
         initial_heldout=run.initial_quality,
         train_loss=TrainLoss(_mean(lines[:SMOOTHED_OVER]), _mean(lines[-SMOOTHED_OVER:])),
         gaussians=GaussianCounts(
-            initial=run.initial_count,
+            initial=run.strategy.initial_count,
             final=len(run.model),
-            peak=max([run.initial_count, *(line["gaussians"] for line in lines)]),
+            peak=max([run.strategy.initial_count, *(line["gaussians"] for line in lines)]),
             **{name: sum(line[name] for line in lines) for name in ("cloned", "split", "pruned")},
         ),
         gradients={name: _gradients(lines, name) for name in GROUPS},

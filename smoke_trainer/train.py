@@ -43,7 +43,6 @@ class Run:
     knn: Kernel
     strategy: Strategy
     monitor: Monitor
-    initial_count: int
     iteration: int = 0  # the last one that is complete
     resumed_at: int = 0  # iterations of an earlier run
     remaining_views: List[int] = field(default_factory=list)  # not yet seen in this epoch
@@ -129,13 +128,11 @@ def train_step(run: Run, iteration: int) -> None:
 
     # Whether every group moved is looked at early, and at the end of each quarter.
     quarters = [config.iterations * quarter // 4 for quarter in (1, 2, 3, 4)]
-    follow = iteration in (2, 10, *quarters)
-    if follow:
+    if iteration in (2, 10, *quarters):
         for name, parameter in model.params.items():
             run.monitor.updates.before(name, parameter)
     model.optimizer.step()
-    if follow:
-        run.monitor.updates.after()
+    run.monitor.updates.after()
     model.optimizer.zero_grad(set_to_none=True)
     strategy.learn(iteration, model, output, xyz_lr)
     timer.lap("optimizer")
@@ -169,7 +166,6 @@ def prepare(config: TrainConfig) -> Run:
         knn=knn,
         strategy=strategy,
         monitor=Monitor(config.out, device, config.tensorboard),
-        initial_count=len(model),
     )
     if config.resume is not None:
         checkpoint.resume(run, config.resume)

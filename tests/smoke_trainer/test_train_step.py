@@ -41,9 +41,9 @@ def test_refinement_comes_after_the_evaluation_of_its_iteration(prepared):
     run.strategy.config = densify
     train_step(run, 1)
     train_step(run, 2)
-    assert (len(run.model), resets(run)) == (run.initial_count, 0)
+    assert (len(run.model), resets(run)) == (run.strategy.initial_count, 0)
     train_step(run, 3)
-    assert len(run.model) > run.initial_count and resets(run) == 1
+    assert len(run.model) > run.strategy.initial_count and resets(run) == 1
 
 
 def test_views_come_in_an_order_that_the_seed_decides(prepared):
