@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 from smoke_trainer.config import PAPER_ITERATIONS, Preset, TrainConfig, preset_for, scaled_to
 from smoke_trainer.data.find import BUDGET_REFINE_EVERY, FoundScene, layout_of, locate, survey
 from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, PackageMissing, SmokeTrainerError, UsageError
-from smoke_trainer.process import end_with_the_pipe
 from smoke_trainer.progress import show_progress
 
 if TYPE_CHECKING:
@@ -162,5 +162,8 @@ def _print_json(event: Dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    end_with_the_pipe()
+    if hasattr(
+        signal, "SIGPIPE"
+    ):  # not on Windows: end without a word where the reader has gone (`... | head`)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

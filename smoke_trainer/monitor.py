@@ -30,37 +30,6 @@ FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
 
 
-class StepTimer:
-    """Times the phases of one iteration: by the clock on a CPU, by events on a GPU."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self.marks: List[Tuple[str, Any]] = []
-
-    def start(self) -> None:
-        self.marks = [("start", self._now())]
-
-    def lap(self, name: str) -> None:
-        self.marks.append((name, self._now()))
-
-    def milliseconds(self, marks: List[Tuple[str, Any]]) -> Dict[str, float]:
-        """Duration of each phase, given the `marks` of an iteration; on a GPU only after a synchronisation."""
-        durations = {}
-        for (_, begin), (name, end) in zip(marks, marks[1:]):
-            if self._cuda:
-                durations[name] = begin.elapsed_time(end)
-            else:
-                durations[name] = 1e3 * (end - begin)
-        return durations
-
-    def _now(self) -> Any:
-        if not self._cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
-        event.record()
-        return event
-
-
 def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
     """The norm of every group's gradient, a scalar tensor; higher SH are omitted while only degree 0 is used."""
     norms = {}
@@ -79,7 +48,9 @@ class Monitor:
     """Records every iteration and keeps what the report needs."""
 
     def __init__(self, out: Path, device: torch.device, tensorboard: bool = False) -> None:
-        self.timer = StepTimer(device)
+        self.marks: List[
+            Tuple[str, Any]
+        ] = []  # moments of this iteration: by the clock on a CPU, events on a GPU
         self.memory = PeakMemory(device)
         self.updates = UpdateCheck()
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
@@ -94,6 +65,19 @@ class Monitor:
         if tensorboard:
             self._board = _summary_writer(out / "tensorboard")
         self._file = (out / "metrics.jsonl").open("a+", encoding="utf-8")
+
+    def start(self) -> None:
+        """Begin an iteration."""
+        self.marks = []
+        self.lap("start")
+
+    def lap(self, phase: str) -> None:
+        """End a phase of this iteration."""
+        moment: Any = time.perf_counter()
+        if self._device.type == "cuda":
+            moment = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
+            moment.record()
+        self.marks.append((phase, moment))
 
     def reach(self, model: Gaussians) -> None:
         """After a backward pass: which Gaussians have a gradient, gathered until their number changes; no GPU is waited for."""
@@ -143,8 +127,8 @@ class Monitor:
         self._explained = held
         line = {"iteration": iteration, "gaussians": gaussians, **vars(event)}
         scalars = Loss(*(scalar.detach() for scalar in loss))  # without the graph, which would be kept alive
-        self._pending.append((line, scalars, norms, self.timer.marks))
-        self.timer.lap("record")
+        self._pending.append((line, scalars, norms, self.marks))
+        self.lap("record")
         if len(self._pending) >= FLUSH_EVERY:
             self.flush()
 
@@ -166,9 +150,11 @@ class Monitor:
         for line, loss, norms, marks in pending:
             total, l1, ssim, squared_error = (next(numbers) for _ in loss)
             gradients = {name: next(numbers) for name in norms}
-            milliseconds = self.timer.milliseconds(marks)
-            for name, value in milliseconds.items():
-                self.phases[name] += value / 1e3
+            milliseconds = {}
+            for (_, begin), (name, end) in zip(marks, marks[1:]):
+                on_gpu = self._device.type == "cuda"
+                milliseconds[name] = begin.elapsed_time(end) if on_gpu else 1e3 * (end - begin)
+                self.phases[name] += milliseconds[name] / 1e3
             if not math.isfinite(total):
                 failed.append(line["iteration"])
             line.update(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -23,7 +26,6 @@ from smoke_trainer.lpips import find_lpips
 from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import GROUPS, Gaussians, gaussians_from_points, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
-from smoke_trainer.process import GracefulInterrupt
 from smoke_trainer.progress import Show, State
 from smoke_trainer.record import ImageQuality
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
@@ -93,8 +95,8 @@ class Run:
 
 def train_step(run: Run, iteration: int) -> None:
     """One iteration of 3D Gaussian Splatting: densify, render a view, compare, descend."""
-    config, model, strategy, timer = run.config, run.model, run.strategy, run.monitor.timer
-    timer.start()
+    config, model, strategy, monitor = run.config, run.model, run.strategy, run.monitor
+    monitor.start()
     # On schedule: more Gaussians where detail is missing, fewer where they contribute nothing.
     event = strategy.refine(iteration - 1, model)
     if len(model) == 0:
@@ -103,7 +105,7 @@ def train_step(run: Run, iteration: int) -> None:
             "all of them became transparent or too large",
             "check the scene's scale and poses; a renderer without gradients also leads here",
         )
-    timer.lap("densify")
+    monitor.lap("densify")
     # Schedules: the learning rate of positions decays, the degree of spherical harmonics rises.
     xyz_lr = xyz_lr_at(config.lrs, run.scene.extent, iteration, config.iterations)
     model.optimizer.param_groups[GROUPS.index("xyz")]["lr"] = xyz_lr
@@ -111,32 +113,32 @@ def train_step(run: Run, iteration: int) -> None:
         model.raise_sh_degree()
     view, background = run.next_view(), run.background()
     gt = run.images.get(view)
-    timer.lap("data")
+    monitor.lap("data")
 
     # Render the Gaussians from this camera and compare with the ground-truth image.
     output = run.renderer.render(run.camera(view), model.splats(), background)
     loss = photometric_loss(output.color, gt.over(background), run.ssim, config.lambda_dssim, gt.mask)
     total = loss.total + strategy.regularization(model)
-    timer.lap("forward")
+    monitor.lap("forward")
 
     if output.means2d.requires_grad:  # densification needs to know how the loss moves them
         output.means2d.retain_grad()
     total.backward()  # type: ignore[no-untyped-call, unused-ignore]
     norms = gradient_norms(model)
-    run.monitor.reach(model)
-    timer.lap("backward")
+    monitor.reach(model)
+    monitor.lap("backward")
 
     # Whether every group moved is looked at early, and at the end of each quarter.
     quarters = [config.iterations * quarter // 4 for quarter in (1, 2, 3, 4)]
     if iteration in (2, 10, *quarters):
         for name, parameter in model.params.items():
-            run.monitor.updates.before(name, parameter)
+            monitor.updates.before(name, parameter)
     model.optimizer.step()
-    run.monitor.updates.after()
+    monitor.updates.after()
     model.optimizer.zero_grad(set_to_none=True)
     strategy.learn(iteration, model, output, xyz_lr)
-    timer.lap("optimizer")
-    run.monitor.record(iteration, loss, norms, len(model), event, run.held_bytes())
+    monitor.lap("optimizer")
+    monitor.record(iteration, loss, norms, len(model), event, run.held_bytes())
     run.iteration = iteration
 
 
@@ -290,9 +292,9 @@ def _train_loop(run: Run, progress: Show) -> str:
     run.seconds.update(train=0.0, warm_up=0.0)
     run.resumed_at = run.iteration
     memory.enter("train")
-    with GracefulInterrupt() as interrupt:
+    with _interrupt() as interrupt:
         last = min(config.iterations, config.stop_after or config.iterations)
-        while run.iteration < last and not interrupt.requested:
+        while run.iteration < last and not interrupt.is_set():
             began = time.perf_counter()
             train_step(run, run.iteration + 1)
             run.seconds["train"] += time.perf_counter() - began
@@ -300,7 +302,7 @@ def _train_loop(run: Run, progress: Show) -> str:
                 # just flushed, so the GPU has finished its work
                 run.seconds["warm_up"] = run.seconds["train"]
             # train() reports the last one, with its held-out PSNR
-            if run.iteration < last or interrupt.requested:
+            if run.iteration < last or interrupt.is_set():
                 progress(_state(run))
             if config.checkpoint_every and run.iteration % config.checkpoint_every == 0:
                 checkpoint.save(run)
@@ -309,12 +311,33 @@ def _train_loop(run: Run, progress: Show) -> str:
                 quality = evaluate(run)
                 memory.enter("train")
                 progress(_state(run, heldout_psnr=quality.psnr))
-    if interrupt.requested:
+    if interrupt.is_set():
         checkpoint.save(run)
     began = time.perf_counter()
     run.monitor.flush()  # waits for a GPU
     run.seconds["train"] += time.perf_counter() - began
-    return "interrupted" if interrupt.requested else "ok"
+    return "interrupted" if interrupt.is_set() else "ok"
+
+
+@contextmanager
+def _interrupt() -> Iterator[threading.Event]:
+    """An event that the first SIGINT sets; a second one raises KeyboardInterrupt, as usual."""
+    requested = threading.Event()
+
+    def handle(number: int, frame: Any) -> None:
+        if requested.is_set():
+            raise KeyboardInterrupt
+        requested.set()
+
+    # Python lets only the main thread handle signals; elsewhere nothing changes.
+    if threading.current_thread() is not threading.main_thread():
+        yield requested
+        return
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield requested
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _state(run: Run, **more: Any) -> State:

@@ -63,7 +63,7 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     monitor = Monitor(tmp_path, torch.device("cpu"), tensorboard=True)
     memory = {"vram_allocated_gb": 1.5, "vram_reserved_gb": 2.0}
     monitor.memory.sample = lambda iteration, explained: memory  # type: ignore[method-assign]
-    monitor.timer.start()
+    monitor.start()
     one = torch.tensor(0.5)
     monitor.record(
         1, Loss(one, one, one, torch.tensor(0.01)), {"xyz": torch.tensor(math.inf)}, 7, DensifyEvent()

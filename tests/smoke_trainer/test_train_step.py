@@ -100,7 +100,7 @@ def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
     run = prepared()
     one = torch.tensor(0.5)
     for iteration, count in ((1, 7000), (2, 500)):
-        run.monitor.timer.start()
+        run.monitor.start()
         run.monitor.record(iteration, Loss(one, one, one, one), {}, count, DensifyEvent())
     run.seconds.update(iterations=2.0, train=1.0)
     counts = report.write_result(run, "ok", evaluate(run), evaluate(run)).record.gaussians
