@@ -1,15 +1,15 @@
 """Train a 3D Gaussian Splatting scene: python -m smoke_trainer SCENE --iterations N
 
 With --data ROOT and no SCENE, train every scene in that folder: the public ones (garden, truck, ...) at their usual resolution
-and budget, others as they are. To list them only: python -m smoke_trainer.data ROOT
+and budget, others as they are.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
+import signal
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,15 +17,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from smoke_trainer.config import PAPER_ITERATIONS, Preset, TrainConfig, preset_for, scaled_to
 from smoke_trainer.data.find import BUDGET_REFINE_EVERY, FoundScene, layout_of, locate, survey
-from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
-from smoke_trainer.process import end_with_the_pipe, require
+from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, PackageMissing, SmokeTrainerError, UsageError
 from smoke_trainer.progress import show_progress
 
 if TYPE_CHECKING:
     from smoke_trainer.report import TrainingResult
 
-# Fields of TrainConfig that depend on the preset or the scene. The others that are options are taken name for name.
-DECIDED_HERE = ("iterations", "resolution", "background", "strategy", "random_points")
 # By name, as argparse takes them, with the `least` value of some.
 OPTIONS: Dict[str, Dict[str, Any]] = json.loads(
     Path(__file__).with_name("options.json").read_text(encoding="utf-8")
@@ -50,37 +47,28 @@ def parser() -> argparse.ArgumentParser:
 
 def config_from(options: argparse.Namespace) -> TrainConfig:
     """The configuration that the options ask for: explicit options win over the preset, then the schedule is scaled."""
-    names = [field.name for field in fields(TrainConfig) if field.name not in DECIDED_HERE]
-    taken: Dict[str, Any] = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    folder = Path(options.scene)
+    scene = FoundScene(folder.resolve().name, folder, layout_of(folder))
     if options.data is not None:
         scene = locate(options.scene, options.data)
-        taken["scene"] = str(scene.folder)
-    else:
-        folder = Path(options.scene)
-        scene = FoundScene(folder.resolve().name, folder, layout_of(folder))
     # What the options do not say: the preset's run, or the paper's at the size that the scene is usually trained at.
     run = Preset(PAPER_ITERATIONS, TrainConfig.resolution, random_points=TrainConfig.random_points)
     if options.preset:
-        run = preset_for(Path(options.scene).name, options.preset)
+        run = preset_for(folder.name, options.preset)
     elif scene.public is not None:
         run = replace(run, resolution=scene.public.divisor)
-    strategy = "default"
+    values = {**vars(run), "psnr_floor": None, "strategy": "default"}
     if scene.public is not None and options.data is not None:
-        strategy = "budget"
-    config = TrainConfig(
-        iterations=options.iterations or run.iterations,
-        resolution=options.resolution or run.resolution,
-        background=options.background or run.background,
-        strategy=options.strategy or strategy,
-        random_points=options.random_points or run.random_points,
-        **taken,
+        values["strategy"] = "budget"
+    named = {field.name for field in fields(TrainConfig)}
+    values.update(
+        {name: value for name, value in vars(options).items() if name in named and value is not None}
     )
+    values["scene"] = str(scene.folder)
+    config = TrainConfig(**values)
     # The floor was measured for exactly this length and size, and from the preset's own points.
-    if (config.iterations, config.resolution, options.random_points) == (
-        run.iterations,
-        run.resolution,
-        None,
-    ):
+    measured = (run.iterations, run.resolution, None)
+    if (config.iterations, config.resolution, options.random_points) == measured:
         config = replace(config, psnr_floor=run.psnr_floor)
     densify = config.densify
     if scene.public is not None and config.strategy == "budget":
@@ -96,8 +84,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command and return its exit code: 0 trained, 1 failed, 2 wrong usage, 3 could not be determined."""
     options = parser().parse_args(arguments)
     try:
-        _check_numbers(options)
-        if options.scene is None:
+        for name, row in OPTIONS.items():
+            value = getattr(options, name.strip("-").replace("-", "_"))
+            if "least" in row and value is not None and not value >= row["least"]:
+                raise UsageError(f"{name} must be at least {row['least']}")
+        if options.list or options.scene is None:
             return _train_data(options)
         return _train_one(config_from(options)).exit_code
     except SmokeTrainerError as error:
@@ -109,34 +100,27 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return EXIT_UNKNOWN
 
 
-def _check_numbers(options: argparse.Namespace) -> None:
-    for name, row in OPTIONS.items():
-        value = getattr(options, name.strip("-").replace("-", "_"))
-        if "least" in row and value is not None and value < row["least"]:
-            raise UsageError(f"{name} must be at least {row['least']}")
-    if options.resolution is not None and (options.resolution < -1 or options.resolution == 0):
-        raise UsageError("--resolution must be a divisor (1, 2, 4, 8), a width in pixels, or -1")
-    if options.budget is not None and not 0 < options.budget < math.inf:
-        raise UsageError("--budget must be above 0: a number of Gaussians, or a multiple of the initial one")
-
-
 def _train_data(options: argparse.Namespace) -> int:
-    """Train every scene of --data, each to its own folder of --out; returns the worst of their exit codes."""
+    """Train every scene of --data, each to its own folder of --out, or list them; returns the worst of their exit codes."""
     if options.data is None:
         raise UsageError("no scene given", hint="name a scene, or use --data ROOT")
-    data = survey(options.data)
-    for name, reason in data.skipped:
+    scenes, skipped = survey(options.data)
+    for name, reason in skipped:
         if options.json_progress:
             _print_json({"event": "skipped", "scene": name, "reason": reason})
         else:
             sys.stderr.write(f"skipping {name}: {reason}\n")
     code = EXIT_OK
-    for scene in data.scenes:
+    for scene in scenes:
+        if options.list:
+            dataset = scene.public.dataset if scene.public else "-"
+            sys.stdout.write(f"{scene.name:12} {scene.layout:10} {dataset:22} {scene.folder}\n")
+            continue
         scene_options = argparse.Namespace(**vars(options))
         scene_options.scene, scene_options.out = scene.name, options.out / scene.name
         result = _train_one(config_from(scene_options))
         code = max(code, result.exit_code)
-        if result.status == "interrupted":
+        if result.record.status == "interrupted":
             break
     return code
 
@@ -145,11 +129,16 @@ def _train_one(config: TrainConfig) -> TrainingResult:
     # OpenMP threads that spin while they wait starve each other where another process shares the cores; measured on
     # two busy cores: below 0.6 iterations a second spinning, 5 to 15 sleeping. Must be set before torch loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    require()
-    from smoke_trainer.train import train  # torch is imported only for a valid command
-
-    with show_progress(config.json_progress) as show:
-        result = train(config, show)
+    try:
+        from smoke_trainer.train import train  # torch is imported only for a valid command
+    except (ImportError, OSError) as error:  # OSError: a shared library is missing or does not match
+        raise PackageMissing(
+            f"{sys.executable} cannot load the smoke trainer: {str(error).strip().partition(chr(10))[0][:300]}",
+            "it needs torch, numpy and Pillow, as your splatting environment has them",
+            f"use the Python of that environment, or run: {sys.executable} -m pip install torch numpy Pillow; "
+            "`splatfix diagnose` finds why one that is installed does not load",
+        ) from None
+    result = train(config, show_progress(config.json_progress))
     record = result.record
     if config.json_progress:
         _print_json({"event": "end", "status": record.status, "result": str(config.out / "result.json")})
@@ -173,5 +162,8 @@ def _print_json(event: Dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    end_with_the_pipe()
+    if hasattr(
+        signal, "SIGPIPE"
+    ):  # not on Windows: end without a word where the reader has gone (`... | head`)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

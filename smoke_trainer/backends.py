@@ -31,27 +31,17 @@ def check_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise UsageError(f"unknown device {name!r}", hint="choose cpu or cuda") from None
-    reason = ""
-    if device.type == "cuda":
-        device = torch.device("cuda", device.index or 0)
-        if torch.version.cuda is None and not torch.cuda.is_available():
-            reason = "this torch was built without CUDA"
-        elif not torch.cuda.is_available():
-            reason = "torch finds no usable GPU"
-        elif device.index >= torch.cuda.device_count():
-            reason = f"GPUs that torch finds, counted from cuda:0: {torch.cuda.device_count()}"
-    elif device.type == "mps":
-        if not torch.backends.mps.is_available():
-            reason = "torch finds no Metal device"
-    elif device.type != "cpu":
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if device.type not in counts:
         raise UsageError(f"cannot train on {name}", hint="choose cpu or cuda")
-    if reason:
+    count, index = counts[device.type], device.index or 0
+    if index >= count:
         raise RendererUnavailable(
-            f"--device {name} is not available: {reason}",
+            f"--device {name} is not available: this torch, built for CUDA {torch.version.cuda}, finds {count} of that kind",
             "nothing ran; the CPU is never used in its place",
             "run `splatfix diagnose`, or use --device cpu",
         )
-    return device
+    return torch.device("cuda", index) if device.type == "cuda" else device
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
@@ -109,29 +99,21 @@ class Kernel(Part):
 
 def make_ssim(choice: str, device: torch.device) -> Kernel:
     """`kernels` (ours) or `fused-ssim` (the extension, or its drop-in): (images [B,C,H,W], gt) -> scalar."""
-    if choice == "kernels":
-        return _kernel("splatfix.kernels.ssim", "fused_ssim", device)
-    if choice == "fused-ssim":
-        return _kernel("fused_ssim", "fused_ssim", device)
-    raise UsageError(f"unknown SSIM {choice!r}", hint="choose kernels or fused-ssim")
+    return _kernel("splatfix.kernels.ssim" if choice == "kernels" else "fused_ssim", "fused_ssim", device)
 
 
 def make_knn(choice: str, device: torch.device) -> Kernel:
     """`kernels` (ours) or `simple-knn` (the extension, or its drop-in): points [P, 3] -> mean squared distances [P]."""
-    if choice == "kernels":
-        return _kernel("splatfix.kernels.knn", "distCUDA2", device)
-    if choice == "simple-knn":
-        return _kernel("simple_knn._C", "distCUDA2", device)
-    raise UsageError(f"unknown kNN {choice!r}", hint="choose kernels or simple-knn")
+    return _kernel("splatfix.kernels.knn" if choice == "kernels" else "simple_knn._C", "distCUDA2", device)
 
 
 def _kernel(module: str, function: str, device: torch.device) -> Kernel:
-    if module.startswith("splatfix."):
-        kernel = getattr(importlib.import_module(module), function)
-        return Kernel(module, splatfix.__version__, f"torch-{device.type}", kernel)
     loaded = import_extension(module, "run `splatfix diagnose`, or omit the option to use our kernel")
+    version = getattr(loaded, "__version__", "unknown")
+    if module.startswith("splatfix."):
+        version = splatfix.__version__
     engine = engine_of(module, device, "use --device cuda, or our kernels")
-    return Kernel(module, getattr(loaded, "__version__", "unknown"), engine, getattr(loaded, function))
+    return Kernel(module, version, engine, getattr(loaded, function))
 
 
 def import_extension(module: str, hint: str) -> Any:

@@ -77,7 +77,6 @@ class TrainConfig:
     ssim: str = "kernels"
     knn: str = "kernels"
     device: str = "cpu"
-    data_device: str = "cpu"
     resolution: int = -1
     seed: int = 0
     strategy: str = "default"
@@ -97,7 +96,6 @@ class TrainConfig:
     evaluate_every: int = 0  # 0: only before and after training
     json_progress: bool = False
     tensorboard: bool = False
-    largest_tensors: bool = False  # list them in result.json
     preset: Optional[str] = None
     stop_after: int = 0  # end there as a run of `iterations` would go on; 0: at its end
     psnr_floor: Optional[float] = None  # dB that the preset is known to exceed

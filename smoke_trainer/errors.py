@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict
-
 EXIT_OK = 0
 EXIT_FAILURE = 1  # training ran and something is wrong
 EXIT_USAGE = 2  # the command or its arguments are wrong
@@ -15,8 +13,8 @@ CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU k
 class SmokeTrainerError(Exception):
     """Base of all errors that end a run with a message instead of a traceback."""
 
-    code = "smoke-trainer-error"
-    exit_code = EXIT_FAILURE
+    code = ""
+    exit_code = EXIT_UNKNOWN
 
     def __init__(self, message: str, note: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -32,9 +30,6 @@ class SmokeTrainerError(Exception):
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
 
-    def as_json(self) -> Dict[str, str]:
-        return {"code": self.code, "message": self.message, "note": self.note, "hint": self.hint}
-
 
 class UsageError(SmokeTrainerError):
     """An argument is wrong."""
@@ -47,28 +42,36 @@ class SceneError(SmokeTrainerError):
     """A scene (or checkpoint) is missing, incomplete or damaged."""
 
     code = "unreadable-scene"
-    exit_code = EXIT_UNKNOWN
+
+
+class Damage(SceneError):
+    """A scene's file that is not of its kind, or not whole: `fault` without its path, and the beginning of a line that is none of
+    its format. The message lacks that: a stranger's scene may have a link to a file of this machine there, and certificates
+    are passed on."""
+
+    def __init__(self, path: object, fault: str, line: str = "") -> None:
+        note = "the file is damaged or truncated, or is of another kind"
+        super().__init__(f"{path} {fault}", note, "copy or export the scene again")
+        self.fault = fault
+        self.line = line[:60]
 
 
 class CannotWrite(SmokeTrainerError):
     """The output folder cannot be written."""
 
     code = "cannot-write"
-    exit_code = EXIT_UNKNOWN
 
 
 class RendererUnavailable(SmokeTrainerError):
     """The renderer, kernel or device that was asked for cannot run here; none is replaced by another."""
 
     code = "renderer-unavailable"
-    exit_code = EXIT_UNKNOWN
 
 
 class PackageMissing(SmokeTrainerError):
     """A package that the trainer needs is not installed, or cannot be loaded."""
 
     code = "package-missing"
-    exit_code = EXIT_UNKNOWN
 
 
 class TrainingFailed(SmokeTrainerError):

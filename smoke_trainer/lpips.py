@@ -71,15 +71,13 @@ def find_lpips(device: torch.device, smallest_side: int) -> Tuple[Optional[Lpips
 def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
     """(VGG-16's weights, the linear layers), each None if it is not on this machine."""
     cache = Path(torch.hub.get_dir()) / "checkpoints"  # type: ignore[no-untyped-call, unused-ignore]
-    network: Optional[Path] = cache / NETWORK_FILE
-    linear = [cache / "vgg.pth"]
+    network, linear = [cache / NETWORK_FILE], [cache / "vgg.pth"]
     for package, inside in LINEAR_FILES:
         spec = importlib.util.find_spec(package)  # looks for the package without running it
         if spec is not None:
             linear += [Path(folder) / inside for folder in spec.submodule_search_locations or ()]
-    if network is not None and not network.is_file():
-        network = None
-    return network, next((path for path in linear if path.is_file()), None)
+    found = [next(filter(Path.is_file, paths), None) for paths in (network, linear)]
+    return found[0], found[1]
 
 
 def read_weights(network: Path, linear: Path, device: torch.device) -> Lpips:
@@ -94,7 +92,4 @@ def read_weights(network: Path, linear: Path, device: torch.device) -> Lpips:
             [(kernels[f"{name}.weight"].to(device), kernels[f"{name}.bias"].to(device)) for name in names]
         )
     weights = [layers[f"lin{number}.model.1.weight"].reshape(-1).to(device) for number in range(len(STAGES))]
-    for stage, row in zip(stages, weights):
-        if stage[-1][0].shape[0] != row.shape[0]:
-            raise ValueError("channels differ")
     return Lpips(stages, weights)

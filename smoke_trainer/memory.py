@@ -1,17 +1,16 @@
-"""Memory of a run: peaks of resident and CUDA memory, growth, spill to host memory under WSL2, the largest tensors."""
+"""Memory of a run: peaks of resident and CUDA memory, growth, spill to host memory under WSL2."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
+import itertools
 import os
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import torch
-from torch import Tensor
 
 from smoke_trainer.record import CudaMemory, CudaPeak, HostPeaks, Memory, MemoryGrowth
 
@@ -26,7 +25,7 @@ class PeakMemory:
         self._device = device
         self._cuda = device.type == "cuda"
         self._start = resident()  # Python, torch and its libraries
-        self._peak_rss = 0
+        self._phase = "setup"
         self._tells_phases = False
         self._host: Dict[str, int] = {}
         self._peaks = {"train": CudaPeak(), "eval": CudaPeak()}
@@ -37,22 +36,18 @@ class PeakMemory:
         if self._cuda and under_wsl():
             self.spill = 0
 
-    def begin(self) -> None:
-        """Start a phase: reset the peaks."""
-        self._peak_rss = max(self._peak_rss, peak_rss() or 0)
+    def enter(self, phase: str) -> None:
+        """Begin a phase: `train`, `eval` or one that is not told. The highest peaks of the one before are kept."""
+        self._host[self._phase] = max(self._host.get(self._phase, 0), peak_rss() or 0)
         self._tells_phases = reset_peak_rss()
         if self._cuda:
-            torch.cuda.reset_peak_memory_stats(self._device)
-
-    def end(self, phase: str) -> None:
-        """End a phase, `train` or `eval`: keep its peaks if they are the highest so far."""
-        self._host[phase] = max(self._host.get(phase, 0), peak_rss() or 0)
-        if self._cuda:
-            before = self._peaks[phase]
-            self._peaks[phase] = CudaPeak(
+            before = self._peaks.get(self._phase, CudaPeak())
+            self._peaks[self._phase] = CudaPeak(
                 allocated=max(torch.cuda.max_memory_allocated(self._device), before.allocated or 0),
                 reserved=max(torch.cuda.max_memory_reserved(self._device), before.reserved or 0),
             )
+            torch.cuda.reset_peak_memory_stats(self._device)
+        self._phase = phase
 
     def sample(self, iteration: int, explained: int) -> Dict[str, float]:
         """Current memory in GiB: resident on a CPU; on CUDA allocated and reserved, and under WSL2 what has spilled.
@@ -82,13 +77,14 @@ class PeakMemory:
 
     def summary(self) -> Memory:
         """Return the peaks so far, of a run that trained and evaluated."""
+        self.enter(self._phase)
         host, cuda = None, None
         if self._tells_phases:
-            host = HostPeaks(self._start, **self._host)
+            host = HostPeaks(self._start, self._host.get("train"), self._host.get("eval"))
         if self._cuda:
-            cuda = CudaMemory(**self._peaks, used_share=self._used_share, spill=self.spill)
-        rss = max(self._peak_rss, peak_rss() or 0)
-        return Memory(rss or None, memory_limit(), host, growth(self._unexplained), cuda)
+            peaks = self._peaks
+            cuda = CudaMemory(peaks["train"], peaks["eval"], used_share=self._used_share, spill=self.spill)
+        return Memory(max(self._host.values()) or None, memory_limit(), host, growth(self._unexplained), cuda)
 
 
 def give_back() -> None:
@@ -110,11 +106,8 @@ def growth(samples: List[Tuple[int, int]]) -> Optional[MemoryGrowth]:
     later = later[:: 1 + len(later) // MOST_MOMENTS]
     if len(later) < 2:
         return None
-    slopes = []
-    for index, (iteration, held) in enumerate(later):
-        for earlier, before in later[:index]:
-            slopes.append((held - before) / (iteration - earlier))
-    slopes.sort()
+    pairs = itertools.combinations(later, 2)
+    slopes = sorted((held - before) / (after - at) for (at, before), (after, held) in pairs)
     return MemoryGrowth(1000.0 * slopes[len(slopes) // 2], later[0][0], later[-1][0])
 
 
@@ -187,21 +180,3 @@ def memory_limit(root: Path = Path("/")) -> Optional[int]:
         with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
             total = min(total, int(mount.joinpath(*parts[:depth], name).read_text(encoding="ascii")))
     return int(total)
-
-
-def largest_tensors(names: Mapping[int, str], top: int = 15) -> List[Dict[str, Any]]:
-    """The largest live tensors in bytes; `names` by `id`, of the model's and the image cache's."""
-    tensors: Dict[int, Dict[str, Any]] = {}
-    for candidate in gc.get_objects():
-        # isinstance would ask lazy modules for their class, which imports them
-        kind = type(candidate)
-        # torch.compile's own hold no memory, and sizes that are no numbers
-        if issubclass(kind, Tensor) and not kind.__module__.startswith("torch._subclasses"):
-            tensors[id(candidate)] = {
-                "name": names.get(id(candidate)),
-                "shape": list(candidate.shape),
-                "dtype": str(candidate.dtype),
-                "device": str(candidate.device),
-                "bytes": candidate.numel() * candidate.element_size(),
-            }
-    return sorted(tensors.values(), key=lambda tensor: -tensor["bytes"])[:top]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Callable, List, NamedTuple, Optional
 
-import torch
 from torch import Tensor
 
 from smoke_trainer.errors import SceneError
@@ -61,14 +60,13 @@ class QualityMean:
         Where `mask` [1, H, W] is zero both are black for SSIM, and PSNR and L1 are means over the other pixels.
         A view that is masked out altogether is left out.
         """
-        rendered, share = rendered.clamp(0.0, 1.0), 1.0
-        if mask is not None:
-            rendered, gt, share = rendered * mask, gt * mask, float(mask.mean())
-        if share == 0.0:
+        if mask is not None and not bool(mask.any()):
             return
-        value = psnr_from(float(torch.mean((rendered - gt) ** 2)) / share)
-        similarity = float(self._ssim(rendered[None], gt[None]))
-        self._rows.append([value, similarity, float((rendered - gt).abs().mean()) / share])
+        loss = photometric_loss(rendered.clamp(0.0, 1.0), gt, self._ssim, 0.0, mask)
+        l1 = float(loss.l1)
+        if mask is not None:
+            l1 /= float(mask.mean())
+        self._rows.append([psnr_from(float(loss.squared_error)), float(loss.ssim), l1])
 
     def result(self) -> ImageQuality:
         """The means, without LPIPS; raises SceneError where no pixel of any view counts."""

@@ -47,10 +47,6 @@ class Gaussians:
     def device(self) -> torch.device:
         return self.params["xyz"].device
 
-    def optimizer_steps(self) -> int:
-        """Return how many Adam counted, for the positions."""
-        return int(self.optimizer.state.get(self.params["xyz"], {}).get("step", 0))
-
     def raise_sh_degree(self) -> None:
         """Let one more degree of spherical harmonics count."""
         self.sh_degree = min(self.sh_degree + 1, self.max_sh_degree)
@@ -62,15 +58,6 @@ class Gaussians:
     def scales(self) -> Tensor:
         """[P, 3], standard deviations in world units."""
         return torch.exp(self.params["scaling"])
-
-    def tensors(self) -> Dict[int, str]:
-        """Name the model's tensors, by their `id`: parameters and Adam's moments."""
-        named: Dict[int, str] = {}
-        for name, parameter in self.params.items():
-            named[id(parameter)] = f"parameter {name}"
-            for key, moment in self.optimizer.state.get(parameter, {}).items():
-                named[id(moment)] = f"Adam's {key} of {name}"
-        return named
 
     def splats(self) -> Splats:
         """All parameters activated, ready to render."""
@@ -151,10 +138,3 @@ def xyz_lr_at(lrs: LearningRates, extent: float, iteration: int, iterations: int
     progress = min(max(iteration / max(iterations, 1), 0.0), 1.0)
     log_lr = (1.0 - progress) * math.log(lrs.xyz_init) + progress * math.log(lrs.xyz_final)
     return math.exp(log_lr) * extent
-
-
-def set_xyz_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of the optimizer's `xyz` group."""
-    for group in optimizer.param_groups:
-        if group["name"] == "xyz":
-            group["lr"] = lr

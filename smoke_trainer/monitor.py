@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, DefaultDict, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, DefaultDict, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -24,55 +23,11 @@ from smoke_trainer.errors import CPU_HINT, TrainingFailed, UsageError
 from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
-from smoke_trainer.record import GroupGradients, Reached, TrainLoss
+from smoke_trainer.record import Reached
 from smoke_trainer.updates import UpdateCheck
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
-TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "pruned")
-SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
-
-
-class StepTimer:
-    """Times the phases of one iteration: by the clock on a CPU, by events on a GPU."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self.marks: List[Tuple[str, Any]] = []
-
-    def start(self) -> None:
-        self.marks = [("start", self._now())]
-
-    def lap(self, name: str) -> None:
-        self.marks.append((name, self._now()))
-
-    def milliseconds(self, marks: List[Tuple[str, Any]]) -> Dict[str, float]:
-        """Duration of each phase, given the `marks` of an iteration; on a GPU only after a synchronisation."""
-        durations = {}
-        for (_, begin), (name, end) in zip(marks, marks[1:]):
-            if self._cuda:
-                durations[name] = begin.elapsed_time(end)
-            else:
-                durations[name] = 1e3 * (end - begin)
-        return durations
-
-    def _now(self) -> Any:
-        if not self._cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
-        event.record()
-        return event
-
-
-class _Step(NamedTuple):
-    """What one iteration left to be written."""
-
-    iteration: int
-    gaussians: int
-    event: DensifyEvent
-    loss: Loss
-    norms: Dict[str, Tensor]
-    marks: List[Tuple[str, Any]]
 
 
 def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
@@ -92,30 +47,37 @@ def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
 class Monitor:
     """Records every iteration and keeps what the report needs."""
 
-    def __init__(
-        self, out: Path, device: torch.device, tensorboard: bool = False, append: bool = False
-    ) -> None:
-        self.timer = StepTimer(device)
+    def __init__(self, out: Path, device: torch.device, tensorboard: bool = False) -> None:
+        self.marks: List[
+            Tuple[str, Any]
+        ] = []  # moments of this iteration: by the clock on a CPU, events on a GPU
         self.memory = PeakMemory(device)
         self.updates = UpdateCheck()
-        self.losses: List[float] = []
-        self.norms: Dict[str, List[float]] = {name: [] for name in GROUPS}  # of each group's gradient
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
         self.latest: Dict[str, float] = {}  # what a progress line has of the latest recorded iteration
-        self.counts = {"cloned": 0, "split": 0, "pruned": 0}
-        self.opacity_resets = 0
-        self.peak_gaussians = 0
         self._device = device
         self._reached: Optional[Tensor] = None
         self._reached_steps = 0
-        self._pending: List[_Step] = []
+        # Of each iteration not written yet: its line so far, losses and norms on the device, and the marks of its timer.
+        self._pending: List[Tuple[Dict[str, Any], Loss, Dict[str, Tensor], List[Tuple[str, Any]]]] = []
         self._explained = 0
-        self._out = out
-        self._path = out / "metrics.jsonl"
-        self._file = self._path.open("a" if append else "w", encoding="utf-8")
         self._board: Any = None
         if tensorboard:
-            self._board = _summary_writer(out)
+            self._board = _summary_writer(out / "tensorboard")
+        self._file = (out / "metrics.jsonl").open("a+", encoding="utf-8")
+
+    def start(self) -> None:
+        """Begin an iteration."""
+        self.marks = []
+        self.lap("start")
+
+    def lap(self, phase: str) -> None:
+        """End a phase of this iteration."""
+        moment: Any = time.perf_counter()
+        if self._device.type == "cuda":
+            moment = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
+            moment.record()
+        self.marks.append((phase, moment))
 
     def reach(self, model: Gaussians) -> None:
         """After a backward pass: which Gaussians have a gradient, gathered until their number changes; no GPU is waited for."""
@@ -138,31 +100,16 @@ class Monitor:
             return Reached()
         return Reached(float(self._reached.float().mean()), self._reached_steps)
 
-    def gradients(self) -> Dict[str, GroupGradients]:
-        """Return the number of each group's steps, of zero and non-finite ones; min, median and max of the finite norms."""
-        groups = {}
-        for name, norms in self.norms.items():
-            finite = [norm for norm in norms if math.isfinite(norm)]
-            groups[name] = GroupGradients(
-                steps=len(norms),
-                zero_steps=finite.count(0.0),
-                non_finite_steps=len(norms) - len(finite),
-                min=min(finite, default=None),
-                median=statistics.median(finite) if finite else None,
-                max=max(finite, default=None),
-            )
-        return groups
+    def history(self) -> str:
+        """Return metrics.jsonl, a line for each iteration so far, also of an earlier run that this one resumes."""
+        self.flush()
+        self._file.seek(0)
+        return self._file.read()
 
-    def rewind(self, iteration: int) -> None:
-        """Drop the records after an iteration, for a run that resumes there in the folder of a run that went further."""
-        if self._board is not None:
-            self._board.close()
-            self._board = _summary_writer(self._out, purge_step=iteration + 1)
-        self._file.close()
-        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-        kept = [line for line in lines if _iteration_of(line) <= iteration]
-        self._path.write_text("".join(kept), encoding="utf-8")
-        self._file = self._path.open("a", encoding="utf-8")
+    def begin_with(self, history: str) -> None:
+        """Let metrics.jsonl begin with that of an earlier run."""
+        self._file.truncate(0)
+        self._file.write(history)
 
     def record(
         self,
@@ -178,14 +125,10 @@ class Monitor:
         `held`: bytes of the model, its moments, and all else that the device is known to hold.
         """
         self._explained = held
-        self.counts["cloned"] += event.cloned
-        self.counts["split"] += event.split
-        self.counts["pruned"] += event.pruned
-        self.opacity_resets += int(event.opacity_reset)
-        self.peak_gaussians = max(self.peak_gaussians, gaussians)
+        line = {"iteration": iteration, "gaussians": gaussians, **vars(event)}
         scalars = Loss(*(scalar.detach() for scalar in loss))  # without the graph, which would be kept alive
-        self._pending.append(_Step(iteration, gaussians, event, scalars, norms, self.timer.marks))
-        self.timer.lap("record")
+        self._pending.append((line, scalars, norms, self.marks))
+        self.lap("record")
         if len(self._pending) >= FLUSH_EVERY:
             self.flush()
 
@@ -196,16 +139,34 @@ class Monitor:
         began = time.perf_counter()  # from here on a GPU waits for the host, whose clock holds for both
         pending, self._pending = self._pending, []
         memory: Dict[str, float] = {}
+        numbers: Iterator[float] = iter(())
         if pending:
-            memory = self.memory.sample(pending[-1].iteration, self._explained)
+            memory = self.memory.sample(pending[-1][0]["iteration"], self._explained)
+            # They leave the GPU together: each read alone waits for the driver, under WSL2 for up to a millisecond.
+            scalars = [scalar for _, loss, norms, _ in pending for scalar in (*loss, *norms.values())]
+            together = torch.stack([to_device(scalar.float(), self._device) for scalar in scalars])
+            numbers = iter(together.tolist())
         failed: List[int] = []
-        for step, scalars in zip(pending, self._scalars(pending)):
-            line = {**self._measured(step, scalars), **memory}
-            self._file.write(json.dumps(line) + "\n")
-            self._to_board(line)
-            self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
-            if line["loss"] is None:
-                failed.append(step.iteration)
+        for line, loss, norms, marks in pending:
+            total, l1, ssim, squared_error = (next(numbers) for _ in loss)
+            gradients = {name: next(numbers) for name in norms}
+            milliseconds = {}
+            for (_, begin), (name, end) in zip(marks, marks[1:]):
+                on_gpu = self._device.type == "cuda"
+                milliseconds[name] = begin.elapsed_time(end) if on_gpu else 1e3 * (end - begin)
+                self.phases[name] += milliseconds[name] / 1e3
+            if not math.isfinite(total):
+                failed.append(line["iteration"])
+            line.update(
+                loss=_json_number(total),
+                l1=_json_number(l1),
+                ssim=_json_number(ssim),
+                psnr=_json_number(psnr_from(squared_error)),
+                gradients={name: _json_number(norm) for name, norm in gradients.items()},
+                ms={name: round(value, 3) for name, value in milliseconds.items()},
+                **memory,
+            )
+            self._write(line)
         if (held := resident()) is not None:
             self.latest["rss_gb"] = round(held / GIB, 3)
         self._file.flush()
@@ -217,47 +178,16 @@ class Monitor:
                 CPU_HINT,
             )
 
-    def _scalars(self, steps: List[_Step]) -> List[List[float]]:
-        """Losses and norms of each step, in their order. They leave the GPU together: each read alone waits for the
-        driver, under WSL2 for up to a millisecond."""
-        rows = [[*step.loss, *step.norms.values()] for step in steps]
-        if not rows:
-            return []
-        together = torch.stack([to_device(scalar.float(), self._device) for row in rows for scalar in row])
-        numbers = iter(together.tolist())
-        return [[next(numbers) for _ in row] for row in rows]
-
-    def _measured(self, step: _Step, scalars: List[float]) -> Dict[str, Any]:
-        """One iteration, with its losses and norms, as a line of metrics.jsonl, and into what the report sums up."""
-        total, l1, ssim, squared_error = scalars[: len(step.loss)]
-        milliseconds = self.timer.milliseconds(step.marks)
-        for name, value in milliseconds.items():
-            self.phases[name] += value / 1e3
-        norms = dict(zip(step.norms, scalars[len(step.loss) :]))
-        for name, norm in norms.items():
-            self.norms[name].append(norm)
-        self.losses.append(total)
-        return {
-            "iteration": step.iteration,
-            "gaussians": step.gaussians,
-            "cloned": step.event.cloned,
-            "split": step.event.split,
-            "pruned": step.event.pruned,
-            "opacity_reset": step.event.opacity_reset,
-            "loss": _json_number(total),
-            "l1": _json_number(l1),
-            "ssim": _json_number(ssim),
-            "psnr": _json_number(psnr_from(squared_error)),
-            "gradients": {name: _json_number(norm) for name, norm in norms.items()},
-            "ms": {name: round(value, 3) for name, value in milliseconds.items()},
-        }
-
-    def train_loss(self) -> TrainLoss:
-        """Return the mean loss over the first and over the last iterations."""
-        if not self.losses:
-            return TrainLoss()
-        first, last = self.losses[:SMOOTHED_OVER], self.losses[-SMOOTHED_OVER:]
-        return TrainLoss(statistics.fmean(first), statistics.fmean(last))
+    def _write(self, line: Dict[str, Any]) -> None:
+        """Write one iteration to metrics.jsonl, its numbers to TensorBoard, and what progress tells to `latest`."""
+        self._file.write(json.dumps(line) + "\n")
+        self.latest = {name: line[name] for name in ("loss", "psnr", "vram_allocated_gb") if name in line}
+        if self._board is None:
+            return
+        for group, series in {"train": line, "gradients": line["gradients"], "ms": line["ms"]}.items():
+            for name, value in series.items():
+                if isinstance(value, (int, float)) and name != "iteration":
+                    self._board.add_scalar(f"{group}/{name}", value, line["iteration"])
 
     def close(self) -> None:
         """Close the files. On a full disk the rest stays unwritten; the run has reported that already."""
@@ -265,25 +195,6 @@ class Monitor:
             self._file.close()
         if self._board is not None:
             self._board.close()
-
-    def _to_board(self, line: Dict[str, Any]) -> None:
-        if self._board is None:
-            return
-        series = {f"train/{name}": line[name] for name in TRAIN_SERIES}
-        series.update({f"gradients/{name}": value for name, value in line["gradients"].items()})
-        series.update({f"ms/{name}": value for name, value in line["ms"].items()})
-        series.update({f"memory/{name}": value for name, value in line.items() if name.startswith("vram_")})
-        for name, value in series.items():
-            if value is not None:
-                self._board.add_scalar(name, value, line["iteration"])
-
-
-def _iteration_of(line: str) -> float:
-    """The iteration of a metrics line; infinite for a line that was cut short."""
-    try:
-        return float(json.loads(line)["iteration"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf
 
 
 def _json_number(value: float) -> Optional[float]:
@@ -293,22 +204,14 @@ def _json_number(value: float) -> Optional[float]:
     return value
 
 
-def _summary_writer(out: Path, purge_step: Optional[int] = None) -> Any:
-    """torch's writer; readers ignore what earlier files in the folder have from `purge_step` on."""
-    without = "or omit the option: metrics.jsonl holds the same series"
+def _summary_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
 
-        return SummaryWriter(str(out / "tensorboard"), purge_step=purge_step)  # type: ignore[no-untyped-call, unused-ignore]
-    except ImportError:
+        return SummaryWriter(str(folder))  # type: ignore[no-untyped-call, unused-ignore]
+    except (ImportError, RuntimeError) as error:  # it is not installed; its thread is one too many
         raise UsageError(
-            "--tensorboard needs the package tensorboard, which is not installed",
-            "torch writes event files with it",
-            f"pip install tensorboard, {without}",
-        ) from None
-    except RuntimeError as error:  # "can't start new thread": a limit of processes or of memory
-        raise UsageError(
-            f"--tensorboard cannot write its files: {error}",
-            "its writer is a thread, and this process may start no further one",
-            f"raise the limit (ulimit -u, --pids-limit), {without}",
+            f"--tensorboard cannot write its files: {type(error).__name__}: {error}",
+            "torch writes event files by the package tensorboard, in a thread",
+            "pip install tensorboard, or omit the option: metrics.jsonl holds the same series",
         ) from None

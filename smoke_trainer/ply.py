@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Collection, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from smoke_trainer.data.files import MAX_POINTS, Content, content_of, too_large
+from smoke_trainer.data.files import Content, content_of
 from smoke_trainer.data.scene import PointCloud
-from smoke_trainer.errors import SceneError
+from smoke_trainer.errors import Damage
 
 Array = np.ndarray
 
@@ -24,88 +24,72 @@ _TYPES = {
     **dict.fromkeys(("float", "float32"), "f4"),
     **dict.fromkeys(("double", "float64"), "f8"),
 }
-_ORDERS = {"binary_little_endian": "<", "binary_big_endian": ">", "ascii": "<"}
+_ORDERS = {"binary_little_endian": "<", "binary_big_endian": ">", "ascii": ""}
 _MAX_HEADER = 65536
-_LONGEST_NUMBER = 32  # bytes of a text, on average
-MAX_REST = 24  # higher coefficients per channel: spherical harmonics of degree four
 
 
-def _damaged(path: Path, fault: str) -> SceneError:
-    return SceneError(
-        f"{path}: {fault}", "the file is truncated, or is not a PLY file", "write or copy the file again"
-    )
-
-
-def _parse_header(path: Path, data: Content) -> Tuple[str, int, List[Tuple[str, str]], int]:
-    """(format, number of vertices, [(name, numpy type)], offset of the first byte after the header)."""
+def _parse_header(path: Path, data: Content) -> Tuple[str, int, np.dtype[Any], int]:
+    """(order of bytes or "" of a text, number of vertices, their properties, offset of the first byte after the header)."""
     end = data.find(b"end_header", 0, _MAX_HEADER)
-    if data[:3] != b"ply" or end < 0:
-        raise _damaged(path, "no PLY header")
     body = data.find(b"\n", end) + 1
-    form, count, element = "", -1, ""
+    order, count, element = "", -1, ""
     fields: List[Tuple[str, str]] = []
-    for line in data[:end].decode("ascii", errors="replace").splitlines():
-        keyword, *values = line.split() or [""]
-        if keyword == "format" and values:
-            form = values[0]
-        elif keyword == "element" and len(values) == 2:
-            element, number = values
-            if count < 0 and element != "vertex":
-                raise _damaged(path, f"its first element is {element!r}, not 'vertex'")
-            # Python reads no number of thousands of digits
-            if element == "vertex" and number.isdigit() and len(number) < 20:
-                count = int(number)
-        elif keyword == "property" and element == "vertex":
-            if len(values) != 2 or values[0] not in _TYPES or values[1] in dict(fields):
-                raise _damaged(path, f"cannot read the property line {line!r}")
-            fields.append((values[1], _TYPES[values[0]]))
-    if form not in _ORDERS or count < 0 or not fields or body == 0:
-        raise _damaged(path, "its header does not describe vertices")
-    if count > MAX_POINTS:
-        raise too_large(path, f"{MAX_POINTS} vertices")
-    return form, count, fields, body
+    try:
+        if data[:3] != b"ply" or end < 0 or not body:
+            raise ValueError
+        for line in data[:end].decode("ascii", errors="replace").splitlines():
+            keyword, *values = line.split() or [""]
+            if keyword == "format":
+                order = _ORDERS[values[0]]
+            elif keyword == "element":
+                element, number = values
+                if element == "vertex":
+                    count = int(number)
+            elif keyword == "property" and element == "vertex":
+                kind, name = values
+                fields.append((name, order + _TYPES[kind]))
+            if element and count < 0:  # vertices come first
+                raise ValueError
+        layout = np.dtype(fields)
+    except (ValueError, KeyError, IndexError):
+        raise Damage(path, "has no PLY header that begins with vertices") from None
+    if count < 0 or not fields:
+        raise Damage(path, "has no vertices in its PLY header")
+    return order, count, layout, body
 
 
-def read_vertices(path: Path, names: Collection[str]) -> Dict[str, Array]:
-    """The vertex properties of these names that the file has, each [N]; raises SceneError for a damaged file."""
+def read_vertices(path: Path) -> Dict[str, Array]:
+    """The vertices' properties by name, each [N]; raises Damage."""
     data = content_of(path)
-    form, count, fields, body = _parse_header(path, data)
-    short = _damaged(
-        path, f"the header states {count} vertices, the file has fewer, or values that are not numbers"
-    )
-    if form == "ascii":
-        numbers = count * len(fields)
-        if numbers > 20 * MAX_POINTS:
-            raise too_large(path, f"{20 * MAX_POINTS} numbers")
-        end = len(data)
-        if end - body > _LONGEST_NUMBER * numbers:  # other elements follow: up to a whole line
-            end = data.find(b"\n", body + _LONGEST_NUMBER * numbers)
-        with warnings.catch_warnings():
-            # Where something is no number NumPy 2 raises; before that it warns, and ends there.
-            warnings.simplefilter("ignore")
-            try:
-                table = np.fromstring(data[body:end], sep=" ")
-            except ValueError:
-                raise short from None
-        if len(table) < numbers:
-            raise short
-        table = table[:numbers].reshape(count, len(fields))
-        with np.errstate(invalid="ignore"):  # a number too large for its type; points far out are left out
-            return {
-                name: table[:, at].astype(kind) for at, (name, kind) in enumerate(fields) if name in names
-            }
-    layout = np.dtype([(name, _ORDERS[form] + kind) for name, kind in fields])
-    if len(data) - body < count * layout.itemsize:
+    order, count, layout, body = _parse_header(path, data)
+    names = layout.names or ()
+    short = Damage(path, f"has fewer than the {count} vertices of its header, or values that are not numbers")
+    # each takes a byte at least: what no memory has is not asked for
+    if (len(data) - body) < count * (layout.itemsize if order else 1):
         raise short
-    vertices = np.frombuffer(data, dtype=layout, count=count, offset=body)
-    return {name: vertices[name].astype(kind) for name, kind in fields if name in names}
+    if order:
+        vertices = np.frombuffer(data, dtype=layout, count=count, offset=body)
+        return {name: vertices[name].astype(layout[name].newbyteorder("=")) for name in names}
+    lines = data[body:].split(b"\n", count)[:count]  # other elements follow
+    with warnings.catch_warnings():
+        # Where something is no number NumPy 2 raises; before that it warns, and ends there.
+        warnings.simplefilter("ignore")
+        try:
+            table = np.fromstring(b" ".join(lines), sep=" ")
+        except ValueError:
+            raise short from None
+    if len(table) != count * len(names):
+        raise short
+    with np.errstate(invalid="ignore"):  # a number too large for its type; points far out are left out
+        columns = table.reshape(count, len(names)).T
+        return {name: column.astype(layout[name]) for name, column in zip(names, columns)}
 
 
 def read_points(path: Path) -> PointCloud:
     """Initial points: x y z, and red green blue (0..255; gray without them)."""
-    columns = read_vertices(path, {"x", "y", "z", "red", "green", "blue"})
+    columns = read_vertices(path)
     if not all(axis in columns for axis in "xyz"):
-        raise _damaged(path, "it has no x, y, z")
+        raise Damage(path, "has vertices without x, y, z")
     xyz = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float32)
     rgb = np.full(xyz.shape, 128, dtype=np.uint8)
     if all(channel in columns for channel in ("red", "green", "blue")):
@@ -114,13 +98,17 @@ def read_points(path: Path) -> PointCloud:
     return PointCloud(xyz[sound], rgb[sound])
 
 
-def gaussian_properties(rest: int) -> List[str]:
-    """The property names in Inria's order, for `rest` higher SH coefficients per channel."""
-    names = ["x", "y", "z", "nx", "ny", "nz"]
-    names += [f"f_dc_{index}" for index in range(3)]
-    names += [f"f_rest_{index}" for index in range(3 * rest)]
-    names += ["opacity"] + [f"scale_{index}" for index in range(3)] + [f"rot_{index}" for index in range(4)]
-    return names
+def gaussian_properties(rest: int) -> Dict[str, List[str]]:
+    """The property names of each group in Inria's order, for `rest` higher SH coefficients per channel."""
+    return {
+        "xyz": ["x", "y", "z"],
+        "normals": ["nx", "ny", "nz"],
+        "f_dc": [f"f_dc_{index}" for index in range(3)],
+        "f_rest": [f"f_rest_{index}" for index in range(3 * rest)],
+        "opacity": ["opacity"],
+        "scaling": [f"scale_{index}" for index in range(3)],
+        "rotation": [f"rot_{index}" for index in range(4)],
+    }
 
 
 def write_gaussians(path: Path, groups: Dict[str, Array]) -> None:
@@ -129,39 +117,27 @@ def write_gaussians(path: Path, groups: Dict[str, Array]) -> None:
     f_rest is stored channel by channel (all red coefficients first), as viewers expect.
     """
     count = len(groups["xyz"])
-    rest = groups["f_rest"].transpose(0, 2, 1).reshape(count, -1)
-    columns = [groups["xyz"], np.zeros((count, 3)), groups["f_dc"].reshape(count, 3), rest]
-    columns += [groups["opacity"], groups["scaling"], groups["rotation"]]
-    table = np.concatenate(columns, axis=1).astype("<f4")
-    names = gaussian_properties(groups["f_rest"].shape[1])
+    properties = gaussian_properties(groups["f_rest"].shape[1])
+    columns = {**groups, "normals": np.zeros((count, 3)), "f_rest": groups["f_rest"].transpose(0, 2, 1)}
+    table = np.concatenate([columns[group].reshape(count, -1) for group in properties], axis=1)
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {count}"]
-    header += [f"property float {name}" for name in names] + ["end_header", ""]
+    header += [f"property float {name}" for names in properties.values() for name in names]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes("\n".join(header).encode() + table.tobytes())
+    path.write_bytes("\n".join([*header, "end_header", ""]).encode() + table.astype("<f4").tobytes())
 
 
 def read_gaussians(path: Path) -> Dict[str, Array]:
-    """The inverse of `write_gaussians`; raises SceneError where a property is missing."""
-    columns = read_vertices(path, set(gaussian_properties(MAX_REST)))
-    rest = sum(name.startswith("f_rest_") for name in columns)
-    missing = [
-        name for name in gaussian_properties(rest // 3) if name not in columns and not name.startswith("n")
-    ]
-    if missing or rest % 3:
-        raise _damaged(path, f"it has no {', '.join(missing[:4]) or 'complete f_rest'}: not a Gaussian model")
-
-    def gather(prefix: str, number: int) -> Array:
-        if number == 0:
-            return np.zeros((len(columns["x"]), 0), dtype=np.float32)
-        return np.stack([columns[f"{prefix}_{index}"] for index in range(number)], axis=1).astype(np.float32)
-
-    xyz = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float32)
-    f_rest = gather("f_rest", rest).reshape(len(xyz), 3, rest // 3).transpose(0, 2, 1)
-    return {
-        "xyz": xyz,
-        "f_dc": gather("f_dc", 3)[:, None, :],
-        "f_rest": np.ascontiguousarray(f_rest),
-        "opacity": columns["opacity"].astype(np.float32)[:, None],
-        "scaling": gather("scale", 3),
-        "rotation": gather("rot", 4),
-    }
+    """The inverse of `write_gaussians`; raises Damage where a property is missing."""
+    columns = read_vertices(path)
+    count, rest = len(next(iter(columns.values()))), sum(name.startswith("f_rest_") for name in columns) // 3
+    properties = gaussian_properties(rest)
+    del properties["normals"]
+    missing = [name for names in properties.values() for name in names if name not in columns]
+    if missing:
+        raise Damage(path, f"has no {missing[0]}: it is no Gaussian model")
+    groups: Dict[str, Array] = {}
+    for group, names in properties.items():
+        rows = np.array([columns[name] for name in names], dtype=np.float32).reshape(len(names), count)
+        groups[group] = np.ascontiguousarray(rows.T)
+    f_rest = groups["f_rest"].reshape(count, 3, rest).transpose(0, 2, 1)
+    return {**groups, "f_dc": groups["f_dc"][:, None, :], "f_rest": np.ascontiguousarray(f_rest)}

@@ -1,20 +1,19 @@
-"""Progress while training: JSON lines on stdout, a live line on a terminal (with rich), plain lines elsewhere.
+"""Progress while training: JSON lines on stdout, or one live line on a terminal, plain lines elsewhere.
 
-Standard library only, and rich where it is: splatfix certify imports `words`, so that terminal, log and report say the same.
+Standard library only: splatfix certify imports `words`, so that terminal, log and report say the same.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
+import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional
+from dataclasses import asdict
+from typing import Any, Callable, Dict, Mapping
 
-PLAIN_EVERY = 1.0  # seconds between two lines
-LIVE_EVERY = 0.1  # seconds between two updates of the live line
+EVERY = 1.0  # seconds between two lines
 # In the order in which they are shown.
 FORMS = {
     "iterations_per_second": "{:.1f} it/s",
@@ -27,57 +26,41 @@ FORMS = {
 }
 
 
-@dataclass(frozen=True)
-class ProgressState:
-    """What is known after an iteration. PSNR is of the training view of the latest recorded one, memory in GiB; `run` is how a
-    run is set up, with its first iteration: one that is killed leaves it in its progress lines."""
-
-    iteration: int
-    iterations: int
-    loss: Optional[float]
-    gaussians: int
-    seconds: float
-    iterations_per_second: float
-    psnr: Optional[float] = None
-    vram_allocated_gb: Optional[float] = None
-    rss_gb: Optional[float] = None
-    heldout_psnr: Optional[float] = None
-    run: Optional[Dict[str, Any]] = None
-
-    def as_json(self) -> Dict[str, Any]:
-        """For a JSON line, without what is not known; the loss is always there."""
-        return {name: value for name, value in asdict(self).items() if value is not None or name == "loss"}
+State = Dict[str, Any]
+"""What is known after an iteration, by the names in FORMS; and ``iteration``, ``iterations``, ``seconds``, and with the first one
+``run``, how the run is set up: one that is killed leaves it in its progress lines."""
+Show = Callable[[State], None]
 
 
-Show = Callable[[ProgressState], None]
+def show_progress(as_json: bool) -> Show:
+    """A function that takes the state after each iteration.
 
+    It shows one every few seconds, and always the last one and new held-out PSNRs; all have the latest PSNR.
+    """
+    shown_at = -math.inf
+    heldout: State = {}
 
-@contextlib.contextmanager
-def show_progress(as_json: bool) -> Iterator[Show]:
-    """A function that takes the state after each iteration and shows some of them."""
-    if as_json:
-        yield _throttled(PLAIN_EVERY, _as_json)
-        return
-    is_live = sys.stderr.isatty()
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-    except ImportError:  # it is optional
-        is_live = False
-    if not is_live:
-        yield _throttled(PLAIN_EVERY, _as_line)
-        return
-    columns = (
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[summary]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("training", total=None, summary="")
+    def show(state: State) -> None:
+        nonlocal shown_at
+        is_last = state["iteration"] == state["iterations"]
+        is_news = "heldout_psnr" in state or is_last
+        if "heldout_psnr" in state:
+            heldout["heldout_psnr"] = state["heldout_psnr"]
+        now = time.monotonic()
+        if now - shown_at < EVERY and not is_news:
+            return
+        shown_at = now
+        state = {**heldout, **state}
+        if as_json:
+            sys.stdout.write(json.dumps({**state, "event": "progress"}, default=asdict) + "\n")
+            sys.stdout.flush()
+        elif sys.stderr.isatty() and not is_last:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"{words(state)[:width]}\033[K\r")  # the next one takes its place
+        else:
+            sys.stderr.write(f"{words(state)}\n")
 
-        def show(state: ProgressState) -> None:
-            bar.update(task, total=state.iterations, completed=state.iteration, summary=words(vars(state)))
-
-        yield _throttled(LIVE_EVERY, show)
+    return show
 
 
 def words(state: Mapping[str, Any], left: bool = True) -> str:
@@ -104,31 +87,3 @@ def words(state: Mapping[str, Any], left: bool = True) -> str:
             clock = f"{hours}:{minutes:02d}:{seconds:02d}"
         parts.append(f"{clock} left")
     return ", ".join(parts)
-
-
-def _throttled(seconds: float, show: Show) -> Show:
-    """Pass on a state every few seconds, and always the last one and new held-out PSNRs; all have the latest PSNR."""
-    shown_at: Optional[float] = None
-    heldout_psnr: Optional[float] = None
-
-    def show_some(state: ProgressState) -> None:
-        nonlocal shown_at, heldout_psnr
-        is_news = state.heldout_psnr is not None or state.iteration == state.iterations
-        if state.heldout_psnr is not None:
-            heldout_psnr = state.heldout_psnr
-        now = time.monotonic()
-        if shown_at is not None and now - shown_at < seconds and not is_news:
-            return
-        shown_at = now
-        show(replace(state, heldout_psnr=heldout_psnr))
-
-    return show_some
-
-
-def _as_json(state: ProgressState) -> None:
-    sys.stdout.write(json.dumps({**state.as_json(), "event": "progress"}) + "\n")
-    sys.stdout.flush()
-
-
-def _as_line(state: ProgressState) -> None:
-    sys.stderr.write(f"{words(vars(state))}\n")

@@ -7,9 +7,9 @@ is what could not be known; of a run that ended early everything behind ``error`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Union
+from typing import Dict, List, Optional, Union
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Of result.json: a field that changes its meaning, or goes, changes this."""
 
 
@@ -308,7 +308,6 @@ class TrainingRecord:
     """Seconds of each phase of an iteration, summed up."""
     seconds: Dict[str, Optional[float]] = field(default_factory=dict)
     """Of each stage: ``setup``, ``train``, ``eval``, ``warm_up``, ``total``."""
-    largest_tensors: Optional[List[Dict[str, Any]]] = None
     ply: PlyCheck = field(default_factory=PlyCheck)
     # Of a stack's own trainer only:
     saves: Dict[str, SavedCloud] = field(default_factory=dict)

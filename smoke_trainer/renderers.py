@@ -14,7 +14,7 @@ import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from torch import Tensor
 import splatfix
 from smoke_trainer.backends import Part, engine_of, import_extension, to_device
 from smoke_trainer.data.scene import View
-from smoke_trainer.errors import RendererUnavailable, UsageError
+from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
 from splatfix.kernels import rasterizer
 
@@ -112,14 +112,6 @@ class RenderOutput:
         return norms
 
 
-class Renderer(Part):
-    """Renders splats."""
-
-    def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
-        """Render with gradients to all of `splats`; background [3]."""
-        raise NotImplementedError
-
-
 def reference_settings(
     camera: RenderCamera, splats: Splats, background: Tensor, antialiasing: bool
 ) -> Dict[str, Any]:
@@ -141,7 +133,7 @@ def reference_settings(
     }
 
 
-class GsplatRenderer(Renderer):
+class GsplatRenderer(Part):
     """gsplat's CUDA kernels (1.0 and later), or splatfix's drop-in for its compiled module, which runs on any device."""
 
     kind = "gsplat"
@@ -174,7 +166,7 @@ class GsplatRenderer(Renderer):
         self._mode = "antialiased" if antialiasing else "classic"
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
-        """Render; gsplat's `means2d` are in pixels, one NDC unit is W/2 or H/2 of them."""
+        """Render with gradients to all of `splats`; gsplat's `means2d` are in pixels, one NDC unit is W/2 or H/2 of them."""
         self.calls += 1
         used = (splats.sh_degree + 1) ** 2
         colors, _, meta = self._gsplat.rasterization(
@@ -206,7 +198,7 @@ def variant_of(fields: Tuple[str, ...]) -> str:
     return next(name for own, name in VARIANTS if own <= set(fields))
 
 
-class InriaRenderer(Renderer):
+class InriaRenderer(Part):
     """The installed package named `diff_gaussian_rasterization`. Nine packages share that name.
 
     The fields of its settings, the arguments of its forward and the number of values that it returns tell the variants
@@ -234,7 +226,7 @@ class InriaRenderer(Renderer):
             )
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
-        """Render; the gradient of `means2d` is in NDC units already."""
+        """Render with gradients to all of `splats`; that of `means2d` is in NDC units already."""
         self.calls += 1
         means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
         inputs: Dict[str, Any] = {
@@ -253,12 +245,6 @@ class InriaRenderer(Renderer):
             inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=means2d.requires_grad)
         settings = self._settings(camera, splats, background)
         drawn = self._module.GaussianRasterizer(settings)(**inputs)
-        if not isinstance(drawn, tuple) or len(drawn) < 2:
-            raise RendererUnavailable(
-                f"the installed {MODULE} returns {type(drawn).__name__}, not (color, radii, ...)",
-                "it is none of the known variants",
-                "run `splatfix diagnose` to see which package provides the module",
-            )
         # Every known variant starts with (color, radii); GOF's color carries six more channels.
         return RenderOutput(drawn[0][:3], drawn[1], means2d)
 
@@ -305,11 +291,14 @@ class TorchRenderer(InriaRenderer):
         return rasterizer.GaussianRasterizationSettings(**shared)
 
 
-RENDERERS = {"torch": TorchRenderer, "gsplat": GsplatRenderer, "inria": InriaRenderer}
+Renderer = Union[GsplatRenderer, InriaRenderer]
+RENDERERS: Dict[str, Callable[[torch.device, bool], Renderer]] = {
+    "torch": TorchRenderer,
+    "gsplat": GsplatRenderer,
+    "inria": InriaRenderer,
+}
 
 
 def make_renderer(name: str, device: torch.device, antialiasing: bool = False) -> Renderer:
-    """The renderer of that name; raises UsageError for an unknown one, RendererUnavailable for one that cannot run here."""
-    if name not in RENDERERS:
-        raise UsageError(f"unknown renderer {name!r}", hint=f"choose from: {', '.join(RENDERERS)}")
+    """The renderer of that name, one of RENDERERS; raises RendererUnavailable for one that cannot run here."""
     return RENDERERS[name](device, antialiasing)

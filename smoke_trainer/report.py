@@ -8,9 +8,10 @@ import json
 import math
 import os
 import platform
+import statistics
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import numpy as np
 import torch
@@ -21,17 +22,19 @@ from smoke_trainer import __version__, ply
 from smoke_trainer.backends import Part
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.memory import largest_tensors, memory_limit
+from smoke_trainer.memory import memory_limit
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.record import (
     Config,
     GaussianCounts,
+    GroupGradients,
     ImageQuality,
     PlyCheck,
     Split,
     TrainerError,
     TrainingMachine,
     TrainingRecord,
+    TrainLoss,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ OUTPUTS = (
     "thumbnails",
     "tensorboard",
 )
+SMOOTHED_OVER = 10  # iterations at either end, of which the loss is averaged
 THUMBNAIL = 640
 """Pixels. Of pictures that are wider, a smaller copy is kept too."""
 # Largest difference of a pixel between the model and its PLY, which holds the same float32 numbers; CUDA kernels may
@@ -84,14 +88,14 @@ def move_aside(out: Path) -> None:
 def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQuality) -> TrainingResult:
     """Write the PLY and result.json of a run that trained, with the quality of held-out and of training views; a PLY that
     renders differently is a failure."""
-    ply_check, is_same = write_ply(run)
-    if not is_same:
+    ply_check = write_ply(run)
+    # not within the tolerance either where a pixel is not a number
+    if not ply_check.round_trip_difference <= ply_check.tolerance:
         status = "failed"
     scene, monitor = run.scene, run.monitor
     scene_sha256, repeated = scene.fingerprint()
-    tensors = None
-    if run.config.largest_tensors:
-        tensors = largest_tensors({**run.model.tensors(), **run.images.tensors()})
+    memory = monitor.memory.summary()  # before all lines are read
+    lines = [json.loads(line) for line in monitor.history().splitlines()]
     record = TrainingRecord(
         scene=scene.name,
         layout=scene.layout,
@@ -105,26 +109,44 @@ def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQua
         heldout=heldout,
         training_views=trained,
         initial_heldout=run.initial_quality,
-        train_loss=monitor.train_loss(),
+        train_loss=TrainLoss(_mean(lines[:SMOOTHED_OVER]), _mean(lines[-SMOOTHED_OVER:])),
         gaussians=GaussianCounts(
-            initial=run.initial_count,
+            initial=run.strategy.initial_count,
             final=len(run.model),
-            peak=max(monitor.peak_gaussians, run.initial_count),
-            **monitor.counts,
+            peak=max([run.strategy.initial_count, *(line["gaussians"] for line in lines)]),
+            **{name: sum(line[name] for line in lines) for name in ("cloned", "split", "pruned")},
         ),
-        gradients=monitor.gradients(),
+        gradients={name: _gradients(lines, name) for name in GROUPS},
         updates=monitor.updates.summary(),
         reached=monitor.reached(),
-        opacity_resets=monitor.opacity_resets,
+        opacity_resets=sum(line["opacity_reset"] for line in lines),
         sh_degree=run.model.sh_degree,
-        memory=monitor.memory.summary(),
+        memory=memory,
         phases=rounded(monitor.phases),
         seconds=rounded(run.seconds),
-        largest_tensors=tensors,
         ply=ply_check,
     )
     _write_json(run.config.out, record)
     return TrainingResult(record, EXIT_CODES[status])
+
+
+def _mean(lines: List[Dict[str, Any]]) -> Optional[float]:
+    """Return the mean loss of some iterations."""
+    return statistics.fmean(line["loss"] for line in lines) if lines else None
+
+
+def _gradients(lines: List[Dict[str, Any]], group: str) -> GroupGradients:
+    """Return the number of a group's steps, of zero and non-finite ones; min, median and max of the finite norms."""
+    norms = [line["gradients"][group] for line in lines if group in line["gradients"]]
+    finite = [norm for norm in norms if norm is not None]
+    return GroupGradients(
+        steps=len(norms),
+        zero_steps=finite.count(0.0),
+        non_finite_steps=len(norms) - len(finite),
+        min=min(finite, default=None),
+        median=statistics.median(finite) if finite else None,
+        max=max(finite, default=None),
+    )
 
 
 def write_error(
@@ -138,7 +160,7 @@ def write_error(
         scene=config.scene,
         config=config_summary(config),
         status=status,
-        error=TrainerError(**error.as_json(), traceback=traceback),
+        error=TrainerError(error.code, error.message, error.note, error.hint, traceback),
         versions=versions(),
     )
     # If even this cannot be written, the caller still has the report, and prints it.
@@ -151,7 +173,7 @@ def run_setup(run: Run) -> Dict[str, Any]:
     """Configuration, implementations, versions and machine: known with the first iteration, whatever becomes of the run."""
     camera, adam = run.scene.test[0].camera, run.model.optimizer
     optimizer = Part("torch.optim.Adam", torch.__version__, run.model.optimizer_engine, type(adam))
-    optimizer.calls = run.model.optimizer_steps()
+    optimizer.calls = int(adam.state.get(run.model.params["xyz"], {}).get("step", 0))
     parts = {"renderer": run.renderer, "ssim": run.ssim, "knn": run.knn, "optimizer": optimizer}
     return {
         "config": config_summary(run.config),
@@ -212,9 +234,9 @@ def rounded(seconds: Dict[str, float]) -> Dict[str, Any]:
 
 
 @torch.no_grad()
-def write_ply(run: Run) -> Tuple[PlyCheck, bool]:
+def write_ply(run: Run) -> PlyCheck:
     """Write the Gaussians as a PLY, read it back, and render it beside the model in memory: the largest difference of a pixel
-    (0..1) of a held-out view, and whether that is within the tolerance."""
+    (0..1) of a held-out view."""
     model = run.model
     path = run.config.out / "point_cloud" / f"iteration_{run.iteration}" / "point_cloud.ply"
     ply.write_gaussians(path, {name: model.params[name].detach().cpu().numpy() for name in GROUPS})
@@ -229,8 +251,7 @@ def write_ply(run: Run) -> Tuple[PlyCheck, bool]:
     difference = float((from_memory - from_file).abs().max())
     tolerance = PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA
     where = path.relative_to(run.config.out).as_posix()
-    # not within it either where a pixel is not a number
-    return PlyCheck(where, path.stat().st_size, difference, tolerance), difference <= tolerance
+    return PlyCheck(where, path.stat().st_size, difference, tolerance)
 
 
 def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -21,10 +24,9 @@ from smoke_trainer.densify.strategies import Strategy, make_strategy
 from smoke_trainer.errors import CPU_HINT, CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
 from smoke_trainer.metrics import QualityMean, photometric_loss
-from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
+from smoke_trainer.model import GROUPS, Gaussians, gaussians_from_points, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
-from smoke_trainer.process import GracefulInterrupt
-from smoke_trainer.progress import ProgressState, Show
+from smoke_trainer.progress import Show, State
 from smoke_trainer.record import ImageQuality
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 
@@ -43,7 +45,6 @@ class Run:
     knn: Kernel
     strategy: Strategy
     monitor: Monitor
-    initial_count: int
     iteration: int = 0  # the last one that is complete
     resumed_at: int = 0  # iterations of an earlier run
     remaining_views: List[int] = field(default_factory=list)  # not yet seen in this epoch
@@ -64,7 +65,7 @@ class Run:
         """On the device: the parameters, Adam's two moments of each, what the strategy keeps, and cached images."""
         tensors = [*self.model.params.values()] * 3 + [*self.strategy.state.values()]
         held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        if self.images.data_device.type == self.device.type:
+        if self.device.type == "cpu":
             held += self.images.held_bytes
         return held
 
@@ -94,8 +95,8 @@ class Run:
 
 def train_step(run: Run, iteration: int) -> None:
     """One iteration of 3D Gaussian Splatting: densify, render a view, compare, descend."""
-    config, model, strategy, timer = run.config, run.model, run.strategy, run.monitor.timer
-    timer.start()
+    config, model, strategy, monitor = run.config, run.model, run.strategy, run.monitor
+    monitor.start()
     # On schedule: more Gaussians where detail is missing, fewer where they contribute nothing.
     event = strategy.refine(iteration - 1, model)
     if len(model) == 0:
@@ -104,41 +105,40 @@ def train_step(run: Run, iteration: int) -> None:
             "all of them became transparent or too large",
             "check the scene's scale and poses; a renderer without gradients also leads here",
         )
-    timer.lap("densify")
+    monitor.lap("densify")
     # Schedules: the learning rate of positions decays, the degree of spherical harmonics rises.
     xyz_lr = xyz_lr_at(config.lrs, run.scene.extent, iteration, config.iterations)
-    set_xyz_lr(model.optimizer, xyz_lr)
+    model.optimizer.param_groups[GROUPS.index("xyz")]["lr"] = xyz_lr
     if iteration % config.sh_degree_interval == 0:
         model.raise_sh_degree()
     view, background = run.next_view(), run.background()
     gt = run.images.get(view)
-    timer.lap("data")
+    monitor.lap("data")
 
     # Render the Gaussians from this camera and compare with the ground-truth image.
     output = run.renderer.render(run.camera(view), model.splats(), background)
     loss = photometric_loss(output.color, gt.over(background), run.ssim, config.lambda_dssim, gt.mask)
     total = loss.total + strategy.regularization(model)
-    timer.lap("forward")
+    monitor.lap("forward")
 
-    strategy.step_pre_backward(output)
+    if output.means2d.requires_grad:  # densification needs to know how the loss moves them
+        output.means2d.retain_grad()
     total.backward()  # type: ignore[no-untyped-call, unused-ignore]
     norms = gradient_norms(model)
-    run.monitor.reach(model)
-    timer.lap("backward")
+    monitor.reach(model)
+    monitor.lap("backward")
 
     # Whether every group moved is looked at early, and at the end of each quarter.
     quarters = [config.iterations * quarter // 4 for quarter in (1, 2, 3, 4)]
-    follow = iteration in (2, 10, *quarters)
-    if follow:
+    if iteration in (2, 10, *quarters):
         for name, parameter in model.params.items():
-            run.monitor.updates.before(name, parameter)
+            monitor.updates.before(name, parameter)
     model.optimizer.step()
-    if follow:
-        run.monitor.updates.after()
+    monitor.updates.after()
     model.optimizer.zero_grad(set_to_none=True)
-    strategy.step_post_backward(iteration, model, output, xyz_lr)
-    timer.lap("optimizer")
-    run.monitor.record(iteration, loss, norms, len(model), event, run.held_bytes())
+    strategy.learn(iteration, model, output, xyz_lr)
+    monitor.lap("optimizer")
+    monitor.record(iteration, loss, norms, len(model), event, run.held_bytes())
     run.iteration = iteration
 
 
@@ -161,14 +161,13 @@ def prepare(config: TrainConfig) -> Run:
         config=config,
         device=device,
         scene=scene,
-        images=ImageStore(device, check_device(config.data_device), config.cache_mb << 20),
+        images=ImageStore(device, config.cache_mb << 20),
         model=model,
         renderer=renderer,
         ssim=ssim,
         knn=knn,
         strategy=strategy,
-        monitor=Monitor(config.out, device, config.tensorboard, append=config.resume is not None),
-        initial_count=len(model),
+        monitor=Monitor(config.out, device, config.tensorboard),
     )
     if config.resume is not None:
         checkpoint.resume(run, config.resume)
@@ -183,24 +182,10 @@ def evaluate(run: Run, previews: Optional[str] = None) -> ImageQuality:
     `previews` is for the last evaluation: a prefix of the PNGs to write to renders/; LPIPS is measured too.
     """
     started = time.perf_counter()
-    mean = QualityMean(run.ssim)
-    run.monitor.memory.begin()
-    for view, rendered, gt, mask in _rendered(run, run.scene.test):
-        mean.add(rendered, gt, mask)
-        if previews is not None:
-            # Flat: a name may hold folders, and even lead out of them (../).
-            flat = view.name.replace("/", "_").replace("\\", "_")
-            report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
-    run.monitor.memory.end("eval")
+    run.monitor.memory.enter("eval")
+    quality = _quality(run, run.scene.test, previews)
+    run.monitor.memory.enter("between")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
-    quality = mean.result()
-    numbers = (quality.psnr, quality.ssim, quality.l1)
-    if not all(value is not None and math.isfinite(value) for value in numbers):
-        raise TrainingFailed(
-            f"held-out quality is not a number after iteration {run.iteration}",
-            "the renderer or SSIM returned infinite values for a held-out view",
-            CPU_HINT,
-        )
     if previews is None:
         return quality
     # a second time through the views: the metric's network is no memory of evaluating
@@ -223,11 +208,25 @@ def evaluate_training_views(run: Run) -> ImageQuality:
     """Quality of as many training views as there are held-out ones, spread over all: what held-out views cannot be above."""
     views = run.scene.train
     count = min(len(views), len(run.scene.test))
+    return _quality(run, [views[index * len(views) // count] for index in range(count)])
+
+
+def _quality(run: Run, views: Sequence[View], previews: Optional[str] = None) -> ImageQuality:
     mean = QualityMean(run.ssim)
-    spread = [views[index * len(views) // count] for index in range(count)]
-    for _, rendered, gt, mask in _rendered(run, spread):
+    for view, rendered, gt, mask in _rendered(run, views):
         mean.add(rendered, gt, mask)
-    return mean.result()
+        if previews is not None:
+            # Flat: a name may hold folders, and even lead out of them (../).
+            flat = view.name.replace("/", "_").replace("\\", "_")
+            report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
+    quality = mean.result()
+    if not all(math.isfinite(value or 0.0) for value in (quality.psnr, quality.ssim, quality.l1)):
+        raise TrainingFailed(
+            f"the quality of {views[0].name} and others is not a number after iteration {run.iteration}",
+            "the renderer or SSIM returned infinite values",
+            CPU_HINT,
+        )
+    return quality
 
 
 def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, Tensor, Optional[Tensor]]]:
@@ -239,7 +238,7 @@ def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, T
         yield view, rendered, image.over(background), image.mask
 
 
-def train(config: TrainConfig, progress: Optional[Show] = None) -> report.TrainingResult:
+def train(config: TrainConfig, progress: Show = lambda state: None) -> report.TrainingResult:
     """Train to the end and write result.json, metrics.jsonl, the PLY and previews to `config.out`.
 
     The output of an earlier run is moved aside, unless this one resumes it. The first Ctrl-C writes a checkpoint. Errors
@@ -257,8 +256,8 @@ def train(config: TrainConfig, progress: Optional[Show] = None) -> report.Traini
         except KeyboardInterrupt:
             checkpoint.save(run)
             raise KeyboardInterrupt(run.config.out / "checkpoint.pt") from None
-        if progress is not None and status == "ok":  # the last line shows what the report does
-            progress(replace(_state(run), heldout_psnr=quality.psnr))
+        if status == "ok":  # the last line shows what the report does
+            progress(_state(run, heldout_psnr=quality.psnr))
         trained = evaluate_training_views(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality, trained)
@@ -273,14 +272,10 @@ def train(config: TrainConfig, progress: Optional[Show] = None) -> report.Traini
         return report.write_error(config, cannot_write)
     except (RuntimeError, TypeError, ValueError) as error:
         # What torch and extensions raise: CUDA errors, out of memory, arguments that an extension does not accept.
-        moment = "before the first iteration" if run is None else f"after iteration {run.iteration}"
         lines = str(error).strip().splitlines() or [""]
-        meaning = "the renderer, SSIM or kNN under test failed"
-        if isinstance(error, RuntimeError):  # as torch raises where memory ends
-            meaning += ", or needed more room than there is"
         failed = TrainingFailed(
-            f"{type(error).__name__} {moment}: {lines[0][:300]}",
-            meaning,
+            f"{type(error).__name__} after iteration {run.iteration if run else 0}: {lines[0][:300]}",
+            "the renderer, SSIM or kNN under test failed",
             "see the traceback in result.json; `splatfix diagnose` finds the common causes",
         )
         return report.write_error(config, failed, traceback.format_exc())
@@ -289,17 +284,17 @@ def train(config: TrainConfig, progress: Optional[Show] = None) -> report.Traini
             run.monitor.close()
 
 
-def _train_loop(run: Run, progress: Optional[Show]) -> str:
+def _train_loop(run: Run, progress: Show) -> str:
     """All iterations; returns `ok` or `interrupted`."""
     config, memory = run.config, run.monitor.memory
     if run.initial_quality is None:
         run.initial_quality = evaluate(run)
     run.seconds.update(train=0.0, warm_up=0.0)
     run.resumed_at = run.iteration
-    memory.begin()
-    with GracefulInterrupt() as interrupt:
+    memory.enter("train")
+    with _interrupt() as interrupt:
         last = min(config.iterations, config.stop_after or config.iterations)
-        while run.iteration < last and not interrupt.requested:
+        while run.iteration < last and not interrupt.is_set():
             began = time.perf_counter()
             train_step(run, run.iteration + 1)
             run.seconds["train"] += time.perf_counter() - began
@@ -307,37 +302,55 @@ def _train_loop(run: Run, progress: Optional[Show]) -> str:
                 # just flushed, so the GPU has finished its work
                 run.seconds["warm_up"] = run.seconds["train"]
             # train() reports the last one, with its held-out PSNR
-            if progress is not None and (run.iteration < last or interrupt.requested):
+            if run.iteration < last or interrupt.is_set():
                 progress(_state(run))
             if config.checkpoint_every and run.iteration % config.checkpoint_every == 0:
                 checkpoint.save(run)
             evaluates = config.evaluate_every and run.iteration % config.evaluate_every == 0
             if evaluates and run.iteration < config.iterations:
-                memory.end("train")  # with its memory peaks kept apart
                 quality = evaluate(run)
-                memory.begin()
-                if progress is not None:
-                    progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
-    if interrupt.requested:
+                memory.enter("train")
+                progress(_state(run, heldout_psnr=quality.psnr))
+    if interrupt.is_set():
         checkpoint.save(run)
     began = time.perf_counter()
     run.monitor.flush()  # waits for a GPU
     run.seconds["train"] += time.perf_counter() - began
-    memory.end("train")
-    return "interrupted" if interrupt.requested else "ok"
+    return "interrupted" if interrupt.is_set() else "ok"
 
 
-def _state(run: Run) -> ProgressState:
+@contextmanager
+def _interrupt() -> Iterator[threading.Event]:
+    """An event that the first SIGINT sets; a second one raises KeyboardInterrupt, as usual."""
+    requested = threading.Event()
+
+    def handle(number: int, frame: Any) -> None:
+        if requested.is_set():
+            raise KeyboardInterrupt
+        requested.set()
+
+    # Python lets only the main thread handle signals; elsewhere nothing changes.
+    if threading.current_thread() is not threading.main_thread():
+        yield requested
+        return
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield requested
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _state(run: Run, **more: Any) -> State:
     """Return the state for a progress line; the first of a run also says how it is set up."""
-    losses = run.monitor.losses
-    is_first = run.iteration == run.resumed_at + 1
-    return ProgressState(
-        iteration=run.iteration,
-        iterations=run.config.iterations,
-        loss=losses[-1] if losses else None,
-        gaussians=len(run.model),
-        seconds=round(run.seconds["train"], 3),
-        iterations_per_second=round(run.speed() or 0.0, 3),
+    state = {
+        "iteration": run.iteration,
+        "iterations": run.config.iterations,
+        "gaussians": len(run.model),
+        "seconds": round(run.seconds["train"], 3),
+        "iterations_per_second": round(run.speed() or 0.0, 3),
         **run.monitor.latest,
-        run=report.run_setup(run) if is_first else None,
-    )
+        **more,
+    }
+    if run.iteration == run.resumed_at + 1:
+        state["run"] = report.run_setup(run)
+    return state

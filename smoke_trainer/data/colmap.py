@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from pathlib import Path
-from typing import Dict, List, Tuple
+from pathlib import Path, PurePosixPath
+from typing import Dict, List, Sequence
 
 import numpy as np
 
 from smoke_trainer.data import colmap_files as rows
-from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.files import MAX_IMAGES, MAX_POINTS, is_file
+from smoke_trainer.data.camera import Camera, Distortion, unsupported
+from smoke_trainer.data.files import is_file
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
-from smoke_trainer.errors import SceneError
+from smoke_trainer.errors import Damage, SceneError
 
 Array = np.ndarray
 
@@ -42,11 +42,23 @@ def read_colmap(root: Path) -> Reconstruction:
     if is_file(folder / "images.bin"):
         layout, suffix = "colmap-binary", ".bin"
     cameras: Dict[int, Camera] = {}
-    where = folder / f"cameras{suffix}"
-    for number, model, width, height, parameters, _ in rows.read_cameras(where, MAX_IMAGES):
-        cameras[number] = camera_from_parameters(model, width, height, list(parameters), where)
-    images, notes = _read_images(folder / f"images{suffix}", cameras, root)
-    xyz, rgb = read_points(folder / f"points3D{suffix}")
+    path = folder / f"cameras{suffix}"
+    for number, model, width, height, parameters, _ in rows.read_cameras(path):
+        cameras[number] = camera_from_parameters(model, width, height, parameters, path)
+    images: List[RegisteredImage] = []
+    notes: List[str] = []
+    for name, camera, numbers, _ in rows.read_images(folder / f"images{suffix}"):
+        pose = pose_from(numbers)
+        if camera not in cameras or not (np.abs(pose) < MAX_COORDINATE).all():
+            notes.append(f"image {name} lacks its camera ({camera}) or has an impossible pose; left out")
+            continue
+        mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if is_file(m)), None)
+        images.append(RegisteredImage(name, PurePosixPath("images", name), cameras[camera], pose, mask))
+    positions, colors = array("d"), array("B")
+    for _, x, y, z, red, green, blue in rows.read_points(folder / f"points3D{suffix}"):
+        positions.extend((x, y, z))
+        colors.extend((red, green, blue))
+    xyz, rgb = np.asarray(positions).reshape(-1, 3), np.asarray(colors).reshape(-1, 3)
     finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
     if not finite.all():
         notes.append(f"{int((~finite).sum())} points without finite coordinates are left out")
@@ -54,72 +66,34 @@ def read_colmap(root: Path) -> Reconstruction:
     return Reconstruction(layout, tuple(images), points, tuple(notes))
 
 
-def camera_from_parameters(model: str, width: int, height: int, p: List[float], where: Path) -> Camera:
+def camera_from_parameters(model: str, width: int, height: int, p: Sequence[float], where: Path) -> Camera:
     """A COLMAP camera, or a SceneError for models that are not undistorted here and impossible numbers."""
     if model not in PARAMETERS:
-        raise SceneError(
-            f"{where} uses the camera model {model}",
-            "only PINHOLE, SIMPLE_PINHOLE, SIMPLE_RADIAL, RADIAL and OPENCV can be undistorted here",
-            "run `colmap image_undistorter` and train on its output",
-        )
-    impossible = SceneError(
-        f"{where}: impossible camera: {model} {width}x{height} {p}",
-        "the file is damaged or truncated",
-        "copy or export the COLMAP model again",
-    )
-    if len(p) != PARAMETERS[model]:
-        raise impossible
-    if model not in ("PINHOLE", "OPENCV"):
-        p = [p[0], *p]  # one focal length for both sides
-    # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
-    fx, fy, cx, cy, *bends = p
-    camera = Camera(width, height, fx, fy, cx, cy, Distortion(*bends))
-    if not camera.is_possible:
-        raise impossible
-    return camera
+        raise unsupported(where, model)
+    try:
+        if len(p) != PARAMETERS[model]:
+            raise ValueError
+        if model not in ("PINHOLE", "OPENCV"):
+            p = [p[0], *p]  # one focal length for both sides
+        # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
+        fx, fy, cx, cy, *bends = p
+        return Camera(width, height, fx, fy, cx, cy, Distortion(*bends))
+    except ValueError:
+        raise Damage(where, f"states an impossible camera: {model} {width}x{height} {list(p)}") from None
 
 
-def rotation_from_quaternion(q: Array, where: Path) -> Array:
-    """Rotation matrix [3, 3] of (w, x, y, z); normalised first."""
-    with np.errstate(over="ignore"):  # a huge number gives an infinite norm, rejected below
+def pose_from(numbers: Sequence[float]) -> Array:
+    """The pose [4, 4] of a quaternion (w, x, y, z), normalised first, and a translation; NaN where the quaternion is none."""
+    q, pose = np.array(numbers[:4]), np.eye(4)
+    with np.errstate(over="ignore"):  # a huge number gives an infinite norm
         norm = float(np.linalg.norm(q))
-    if not np.isfinite(norm) or norm < 1e-8:
-        raise SceneError(f"{where}: a pose has the impossible rotation {q.tolist()}", "the file is damaged")
+    if not 1e-8 < norm < MAX_COORDINATE:
+        return np.full((4, 4), np.nan)
     w, x, y, z = q / norm
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
-
-
-def _read_images(
-    path: Path, cameras: Dict[int, Camera], root: Path
-) -> Tuple[List[RegisteredImage], List[str]]:
-    """Read the images, and notes on those that are left out."""
-    images, notes = [], []
-    for name, camera_id, numbers, _ in rows.read_images(path, MAX_IMAGES):
-        if camera_id not in cameras:
-            notes.append(f"image {name} refers to camera {camera_id}, which is not in the model; left out")
-            continue
-        q, t = np.array(numbers[:4]), np.array(numbers[4:])
-        if not (np.abs(t) < MAX_COORDINATE).all():
-            notes.append(f"image {name} has a position that is not a number; left out")
-            continue
-        pose = np.eye(4)
-        pose[:3, :3] = rotation_from_quaternion(q, path)
-        pose[:3, 3] = t
-        mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if is_file(m)), None)
-        images.append(RegisteredImage(name, "images", name, cameras[camera_id], pose, mask))
-    return images, notes
-
-
-def read_points(path: Path) -> Tuple[Array, Array]:
-    """Read positions [N, 3] float64 and colours [N, 3] uint8."""
-    xyz, rgb = array("d"), array("B")
-    for _, x, y, z, red, green, blue in rows.read_points(path, MAX_POINTS):
-        xyz.extend((x, y, z))
-        rgb.extend((red, green, blue))
-    return np.asarray(xyz).reshape(-1, 3), np.asarray(rgb).reshape(-1, 3)
+    pose[:3, :3] = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    pose[:3, 3] = numbers[4:]
+    return pose

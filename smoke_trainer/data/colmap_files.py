@@ -12,8 +12,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Callable, Iterator, Tuple, TypeVar
 
-from smoke_trainer.data.files import content_of, lines_of, too_large
-from smoke_trainer.errors import SceneError
+from smoke_trainer.data.files import content_of, lines_of
+from smoke_trainer.errors import Damage
 
 # Number in cameras.bin: (name, number of parameters). From COLMAP's src/colmap/sensor/models.h.
 MODELS = {
@@ -30,7 +30,6 @@ MODELS = {
     10: ("THIN_PRISM_FISHEYE", 12),
 }
 LFS_POINTER = b"version https://git-lfs"  # how the stand-in of a file in Git LFS begins (its docs/spec.md)
-ANY = 1 << 62  # rows
 _SAMPLED = 200  # keypoints of one image
 _CAMERA, _IMAGE = struct.Struct("<IiQQ"), struct.Struct("<I7dI")
 _POINT, _KEYPOINT, _COUNT = struct.Struct("<Q3d3Bd"), struct.Struct("<2dq"), struct.Struct("<Q")
@@ -44,30 +43,18 @@ ImageRow = Tuple[str, int, Tuple[float, ...], Tuple[Keypoint, ...]]
 PointRow = Tuple[int, float, float, float, int, int, int]  # number or -1, position, colour
 
 
-class Damage(SceneError):
-    """A file that is no part of a model, or not a whole one: `fault` without its path, and the beginning of a line that is none
-    of COLMAP's. The message lacks that: a stranger's scene may have a link to a file of this machine there, and certificates
-    are passed on."""
-
-    def __init__(self, path: Path, fault: str, line: str = "") -> None:
-        note = "the file is damaged or truncated, or is not COLMAP's"
-        super().__init__(f"{path} {fault}", note, "copy or export the COLMAP model again")
-        self.fault = fault
-        self.line = line[:60]
-
-
-def read_cameras(path: Path, most: int = ANY) -> Iterator[CameraRow]:
+def read_cameras(path: Path) -> Iterator[CameraRow]:
     """Read cameras; one of an unknown model is a binary file's last, for nothing says where the next one begins.
 
     Raises:
         OSError: it cannot be opened.
-        SceneError: it is no regular file, has a line without end, or more than `most` rows; its kind Damage: anything else.
+        Damage: it is no regular file, not COLMAP's, or not whole.
     """
     if path.suffix == ".txt":
-        yield from _parsed(path, most, "cameras", _camera)
+        yield from _parsed(path, _camera)
         return
     content = _Content(path)
-    for _ in range(content.count(_CAMERA.size, most, "cameras")):
+    for _ in range(content.count(_CAMERA.size)):
         number, kind, width, height = content.take(_CAMERA)
         name, parameters = MODELS.get(kind, (f"number {kind}", 0))
         yield number, name, width, height, content.take(struct.Struct(f"<{parameters}d")), ""
@@ -75,7 +62,7 @@ def read_cameras(path: Path, most: int = ANY) -> Iterator[CameraRow]:
             break
 
 
-def read_images(path: Path, most: int = ANY, keypoints: int = 0) -> Iterator[ImageRow]:
+def read_images(path: Path, keypoints: int = 0) -> Iterator[ImageRow]:
     """Read images, each with some keypoints that have a point, until `keypoints` of all; raises as :func:`read_cameras`."""
     if path.suffix == ".txt":
 
@@ -87,25 +74,25 @@ def read_images(path: Path, most: int = ANY, keypoints: int = 0) -> Iterator[Ima
             found = tuple((float(x), float(y), int(point)) for x, y, point in triples)
             return columns[9], int(columns[8]), tuple(map(float, columns[1:8])), found
 
-        for row in _parsed(path, most, "images", image, lines=2):
+        for row in _parsed(path, image, lines=2):
             keypoints -= len(row[3])
             yield row
         return
     content = _Content(path)
-    for _ in range(content.count(_IMAGE.size + 9, most, "images")):
+    for _ in range(content.count(_IMAGE.size + 9)):
         _, *pose, camera = content.take(_IMAGE)
         name, seen = content.name(), content.keypoints(keypoints)
         keypoints -= len(seen)
         yield name, camera, tuple(pose), seen
 
 
-def read_points(path: Path, most: int = ANY) -> Iterator[PointRow]:
+def read_points(path: Path) -> Iterator[PointRow]:
     """Read points without their tracks; raises as :func:`read_cameras`."""
     if path.suffix == ".txt":
-        yield from _parsed(path, most, "points", _point)
+        yield from _parsed(path, _point)
         return
     content = _Content(path)
-    for _ in range(content.count(_POINT.size + 8, most, "points")):
+    for _ in range(content.count(_POINT.size + 8)):
         number, x, y, z, red, green, blue, _ = content.take(_POINT)
         content.skip(8 * content.count(8))
         yield number, x, y, z, red, green, blue
@@ -118,12 +105,10 @@ def count_points(path: Path) -> int:
     return _Content(path).count(_POINT.size + 8)
 
 
-def _parsed(path: Path, most: int, noun: str, parse: Callable[..., Row], lines: int = 1) -> Iterator[Row]:
+def _parsed(path: Path, parse: Callable[..., Row], lines: int = 1) -> Iterator[Row]:
     """Parse rows of so many lines without comments, those that do not begin with an empty line."""
     kept = (line for line in lines_of(path) if not line.startswith("#"))
-    for number, row in enumerate(filter(itemgetter(0), zip_longest(*[kept] * lines, fillvalue=""))):
-        if number == most:
-            raise too_large(path, f"{most} {noun}")
+    for row in filter(itemgetter(0), zip_longest(*[kept] * lines, fillvalue="")):
         try:
             yield parse(*row)
         except (ValueError, IndexError):
@@ -165,12 +150,10 @@ class _Content:
     def take(self, form: struct.Struct) -> Tuple[Any, ...]:
         return form.unpack_from(self.data, self.skip(form.size))
 
-    def count(self, size: int, most: int = ANY, noun: str = "") -> int:
+    def count(self, size: int) -> int:
         """Return a number of records of at least so many bytes each."""
         (number,) = self.take(_COUNT)
         self.at = self.skip(number * size)
-        if number > most:
-            raise too_large(self.path, f"{most} {noun}")
         return int(number)
 
     def name(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from smoke_trainer.data.files import is_file
 from smoke_trainer.errors import SceneError, UsageError
@@ -56,13 +56,6 @@ class FoundScene:
         return PUBLIC_SCENES.get(self.name)
 
 
-class Survey(NamedTuple):
-    """The scenes in a folder, the public ones first; `skipped` has (name, reason) of what cannot be trained."""
-
-    scenes: List[FoundScene]
-    skipped: List[Tuple[str, str]]
-
-
 def layout_of(folder: Path) -> Optional[str]:
     """`colmap`, `blender`, `nerfstudio`, or None for a folder that is no scene; by its files, COLMAP first as the field does."""
     if (folder / "sparse").is_dir() or (folder / "colmap" / "sparse").is_dir():
@@ -74,58 +67,52 @@ def layout_of(folder: Path) -> Optional[str]:
     return None
 
 
-def survey(root: Path) -> Survey:
-    """All scenes of a data folder, or the one that the folder itself is; no scene at all is a SceneError.
+def survey(root: Path) -> Tuple[List[FoundScene], List[Tuple[str, str]]]:
+    """All scenes of a data folder, the public ones first, or the one that the folder itself is; no scene at all is a SceneError.
 
-    Public scenes that are missing are named where at least one is there.
+    And (name, reason) of the public scenes that are missing, where at least one is there: that they are elsewhere is no news for
+    somebody's own ones.
     """
     if not root.is_dir():
         raise UsageError(f"folder not found: {root}", hint="give the folder that contains the scenes")
     layout = layout_of(root)
     if layout is not None:
-        return Survey([FoundScene(root.resolve().name, root, layout)], [])
+        return [FoundScene(root.resolve().name, root, layout)], []
     scenes: Dict[str, FoundScene] = {}
-    closed: List[Tuple[str, str]] = []
     level = [root]
     for _ in range(MAX_DEPTH):
-        below: List[Path] = []
-        for parent in level:
-            try:
-                folders = sorted(
-                    path for path in parent.iterdir() if path.is_dir() and path.name[0] not in "._"
-                )
-            except OSError as error:
-                closed.append((str(parent.relative_to(root)), f"cannot be opened: {error.strerror or error}"))
+        folders = [folder for parent in level for folder in _folders(parent)]
+        level = []
+        for folder in folders:
+            layout = layout_of(folder)
+            if layout is None:
+                level.append(folder)
                 continue
-            for folder in folders:
-                layout = layout_of(folder)
-                if layout is None:
-                    below.append(folder)
-                    continue
-                # Of two folders with one name the first keeps it; the other is named by its whole path below the root.
-                name = folder.name
-                if name in scenes:
-                    name = "-".join(folder.relative_to(root).parts)
-                scenes[name] = FoundScene(name, folder, layout)
-        level = below
+            # Of two folders with one name the first keeps it; the other is named by its whole path below the root.
+            name = folder.name
+            if name in scenes:
+                name = "-".join(folder.relative_to(root).parts)
+            scenes[name] = FoundScene(name, folder, layout)
     if not scenes:
-        raise no_scene(root, "".join(f"; {path} {reason}" for path, reason in closed))
+        raise no_scene(root)
     known = [name for name in PUBLIC_SCENES if name in scenes and scenes[name].public]
     others = sorted(scenes.keys() - set(known))
-    skipped = []
-    for name in PUBLIC_SCENES:
-        if name in known:
-            continue
-        incomplete = _incomplete(name, root)
-        # That public scenes are elsewhere is no news for somebody's own ones.
-        if known or incomplete:
-            skipped.append((name, incomplete or f"not found in {root}"))
-    return Survey([scenes[name] for name in known + others], skipped + closed)
+    missing = [name for name in PUBLIC_SCENES if known and name not in known]
+    reason = f"not found in {root}, or without its reconstruction (sparse/)"
+    return [scenes[name] for name in known + others], [(name, reason) for name in missing]
+
+
+def _folders(parent: Path) -> List[Path]:
+    """The folders in one, without hidden ones; none in one that cannot be opened, such as lost+found."""
+    try:
+        return sorted(path for path in parent.iterdir() if path.is_dir() and path.name[0] not in "._")
+    except OSError:
+        return []
 
 
 def locate(name: str, root: Path) -> FoundScene:
     """The scene of that name below `root`; a SceneError says which ones are there."""
-    scenes = survey(root).scenes
+    scenes, _ = survey(root)
     for scene in scenes:
         if scene.name == name:
             return scene
@@ -136,10 +123,10 @@ def locate(name: str, root: Path) -> FoundScene:
     )
 
 
-def no_scene(root: Path, closed: str = "") -> SceneError:
+def no_scene(root: Path) -> SceneError:
     """Build the error for a folder without a scene: photos without camera poses are a scene to be."""
     for folder in (root / name for name in PHOTOS):
-        photos = pictures(folder)
+        photos = [path for path in folder.glob("*") if path.suffix.lower() in (".png", ".jpg", ".jpeg")]
         if photos:
             return SceneError(
                 f"{folder} holds photos ({len(photos)}), but {root} has no camera poses",
@@ -148,22 +135,6 @@ def no_scene(root: Path, closed: str = "") -> SceneError:
             )
     return SceneError(
         f"no scene found in {root}",
-        f"searched {MAX_DEPTH} levels for sparse/ (COLMAP), transforms_train.json (Blender) and transforms.json "
-        f"(nerfstudio){closed}",
+        f"searched {MAX_DEPTH} levels for sparse/ (COLMAP), transforms_train.json (Blender) and transforms.json (nerfstudio)",
         "give the folder of a scene, or the folder that contains the scenes",
     )
-
-
-def pictures(folder: Path) -> List[Path]:
-    """The images directly in a folder, by name; none where it does not exist."""
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
-
-
-def _incomplete(name: str, root: Path) -> str:
-    """Say why a folder of that name is no scene, or "": an interrupted download has images only."""
-    for folder in (root / name, *sorted(path / name for path in root.iterdir() if path.is_dir())):
-        if (folder / "images").is_dir() and layout_of(folder) is None:
-            return f"{folder} has images but no reconstruction (sparse/)"
-    return ""

@@ -7,8 +7,9 @@ import warnings
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Iterator, Optional, Tuple
 
 import numpy as np
 import torch
@@ -17,13 +18,12 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from smoke_trainer.backends import to_device
-from smoke_trainer.data.camera import source_positions
-from smoke_trainer.data.files import MAX_PIXELS, content_of, too_large
+from smoke_trainer.data.camera import Camera, source_positions
+from smoke_trainer.data.files import content_of
 from smoke_trainer.data.scene import View
-from smoke_trainer.errors import SceneError
+from smoke_trainer.errors import Damage, SceneError
 
-# Undistortion maps kept at a time: a scene of one camera wants one; one camera per image would want gigabytes.
-MAPS_KEPT = 2
+MAX_PIXELS = 64_000_000  # of one image as it is decoded: 8000 x 8000, 256 MB
 # Pillow 9.1 moved the filters into an enumeration; the numbers are the same in every version.
 BICUBIC = 3  # as the reference implementation resizes its photos
 # What cameras and dataset tools write. Pillow knows dozens more; one of them hands the file to another program.
@@ -58,11 +58,7 @@ def _image(path: Path) -> Iterator[Image.Image]:
                 yield image
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         fault = "no known format" if isinstance(error, UnidentifiedImageError) else str(error)
-        raise SceneError(
-            f"{path} cannot be read as an image: {fault}",
-            "the file is truncated or damaged",
-            "copy the image again",
-        ) from None
+        raise Damage(path, f"cannot be read as an image: {fault}") from None
 
 
 def image_size(path: Path) -> Tuple[int, int]:
@@ -87,14 +83,22 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
             # a JPEG can be decoded at a half, quarter or eighth of its size
             image.draft("RGB", (2 * size[0], 2 * size[1]))
         if image.width * image.height > most:
-            raise too_large(
-                path,
-                f"{most // 1_000_000} million pixels ({image.width} x {image.height})",
+            raise SceneError(
+                f"{path} has more than {most // 1_000_000} million pixels ({image.width} x {image.height})",
+                "that is the most that is decoded",
                 "scale the images down: copies in images_2, images_4 or images_8 are preferred to those in images",
             )
+        pixels = image
+        if image.mode == "F":
+            raise SceneError(
+                f"{path} has floating-point values",
+                "their range is unknown",
+                "convert the images to 8 or 16 bits",
+            )
+        if image.mode.startswith("I"):  # gray of 16 bits, which Pillow would clip to white
+            pixels = Image.fromarray((np.asarray(image).clip(0, 65535) / 257.0).round().astype(np.uint8))
         has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
         mode = "RGBA" if has_alpha else "RGB"
-        pixels = _eight_bits(image, path)
         if pixels.mode != mode:
             pixels = pixels.convert(mode)
         if pixels.size != size:
@@ -102,46 +106,36 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
         return torch.from_numpy(np.array(pixels)).permute(2, 0, 1).contiguous()
 
 
-def _eight_bits(image: Image.Image, path: Path) -> Image.Image:
-    """Gray of 16 bits scaled to 8, for Pillow would clip it to white; anything else as it is."""
-    if image.mode == "F":
-        raise SceneError(
-            f"{path} has floating-point values",
-            "their range is unknown",
-            "convert the images to 8 or 16 bits",
-        )
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image).clip(0, 65535) / 257.0).round().astype(np.uint8))
-    return image
+@lru_cache(maxsize=2)  # a scene of one camera wants one; one camera per image would want gigabytes
+def sampling_grid(target: Camera, source: Camera) -> Tensor:
+    """For every pixel of a pinhole its position in the distorted image, [1, H, W, 2] in -1..1."""
+    rows, columns = np.mgrid[0 : target.height, 0 : target.width]
+    pixels = source_positions(rows, columns, target, source)
+    scaled = 2.0 * pixels / np.array((source.width, source.height)) - 1.0
+    return torch.from_numpy(scaled.astype(np.float32))[None]
 
 
 class ImageStore:
-    """Loads images; keeps the most recently used ones as bytes on `data_device`."""
+    """Loads images; keeps the most recently used ones as bytes in host memory."""
 
-    def __init__(
-        self, device: torch.device, data_device: torch.device, capacity_bytes: int = 2 << 30
-    ) -> None:
+    def __init__(self, device: torch.device, capacity_bytes: int = 2 << 30) -> None:
         self.device = device
-        self.data_device = data_device
         self.capacity_bytes = capacity_bytes
-        self.held_bytes = 0
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
-        self._maps: OrderedDict[Tuple[object, ...], Tensor] = OrderedDict()
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(planes.numel() for planes in self._kept.values())
 
     def get(self, view: View) -> GroundTruth:
         """Decode the view's file, or take it from the cache; raises SceneError for a file that is damaged."""
         key = str(view.image_path)
         planes = self._kept.pop(key, None)
         if planes is None:
-            planes = to_device(self._load(view), self.data_device)
-        else:
-            self.held_bytes -= planes.numel()
-        while self._kept and self.held_bytes + planes.numel() > self.capacity_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self.held_bytes -= oldest.numel()
-        if planes.numel() <= self.capacity_bytes:
-            self.held_bytes += planes.numel()
-            self._kept[key] = planes
+            planes = load_planes(view)
+        self._kept[key] = planes  # as the latest
+        while self.held_bytes > self.capacity_bytes:
+            self._kept.popitem(last=False)
         values = to_device(planes, self.device).float() / 255.0
         mask, alpha = None, None
         if view.mask_path is not None:
@@ -151,36 +145,21 @@ class ImageStore:
             alpha = values[3:]
         return GroundTruth(values[:3], alpha, mask)
 
-    def tensors(self) -> Dict[int, str]:
-        """Name the cached tensors, by their `id`."""
-        return {id(planes): f"image {Path(key).name}" for key, planes in self._kept.items()}
 
-    def _load(self, view: View) -> Tensor:
-        size = (view.source.width, view.source.height)
-        planes = decode(view.image_path, size)
-        if view.mask_path is not None:
-            # The mask is one more plane, so that it is undistorted with its image.
-            planes = torch.cat([planes, decode(view.mask_path, size)[:1]])
-        if view.source.lens.is_zero:
-            return planes
-        straight = F.grid_sample(
-            planes[None].float(),
-            self._sampling_grid(view),
-            mode="bilinear",
-            padding_mode="border",
-            align_corners=False,
-        )
-        return straight[0].round().to(torch.uint8)
-
-    def _sampling_grid(self, view: View) -> Tensor:
-        """For every pixel of the view's pinhole its position in the distorted image, [1, H, W, 2] in -1..1."""
-        key = (view.camera, view.source)
-        grid = self._maps.pop(key, None)
-        if grid is None:
-            pixels = source_positions(view.camera, view.source)
-            scaled = 2.0 * pixels / np.array((view.source.width, view.source.height)) - 1.0
-            grid = torch.from_numpy(scaled.astype(np.float32))[None]
-        self._maps[key] = grid
-        if len(self._maps) > MAPS_KEPT:
-            self._maps.popitem(last=False)
-        return grid
+def load_planes(view: View) -> Tensor:
+    """The pixels of a view's pinhole, and its mask's as one more plane: uint8 [C, H, W]."""
+    size = (view.source.width, view.source.height)
+    planes = decode(view.image_path, size)
+    if view.mask_path is not None:
+        # a plane of its image, so that it is undistorted with it
+        planes = torch.cat([planes, decode(view.mask_path, size)[:1]])
+    if view.source.lens.is_zero:
+        return planes
+    straight = F.grid_sample(
+        planes[None].float(),
+        sampling_grid(view.camera, view.source),
+        mode="bilinear",
+        padding_mode="border",
+        align_corners=False,
+    )
+    return straight[0].round().to(torch.uint8)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -30,14 +30,13 @@ class PointCloud:
 class RegisteredImage:
     """One image as a reconstruction states it: nominal camera, pose (world to camera, 4x4, y down, z forward).
 
-    The file is `folder/file` below the scene's root; prepared smaller copies lie in `folder_2`, `folder_4`, `folder_8`.
+    The file is `path`, below the scene's root; smaller copies lie in its first folder's `_2`, `_4`, `_8`, if it has one.
     `name` is unique in the scene: COLMAP's own, and the path below the scene's root that a transforms file states, for
     train/r_0.png and test/r_0.png are two images. `held_out` is None if the layout has no split.
     """
 
     name: str
-    folder: str
-    file: str
+    path: PurePosixPath
     camera: Camera
     world_to_camera: Array
     mask: Optional[Path]
@@ -51,7 +50,7 @@ class Reconstruction:
     layout: str
     images: Tuple[RegisteredImage, ...]
     points: Optional[PointCloud]
-    notes: Tuple[str, ...] = field(default_factory=tuple)
+    notes: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Scene:
     train: Tuple[View, ...]
     test: Tuple[View, ...]
     points: PointCloud
-    notes: Tuple[str, ...] = field(default_factory=tuple)
+    notes: Tuple[str, ...] = ()
 
     def fingerprint(self) -> Tuple[str, List[str]]:
         """SHA-256 of what is trained on: the images' bytes, their cameras and poses, the split, and the points; and the names of

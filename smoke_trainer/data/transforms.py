@@ -11,11 +11,11 @@ from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
-from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.files import MAX_IMAGES, MAX_JSON, content_of, is_file, too_large
+from smoke_trainer.data.camera import Camera, Distortion, unsupported
+from smoke_trainer.data.files import content_of, is_file
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import Reconstruction, RegisteredImage
-from smoke_trainer.errors import SceneError
+from smoke_trainer.errors import Damage
 from smoke_trainer.ply import read_points
 
 Array = np.ndarray
@@ -24,6 +24,7 @@ Array = np.ndarray
 FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
 IMAGE_SUFFIXES = ("", ".png", ".jpg", ".jpeg")
 PINHOLE_MODELS = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL")
+MAX_JSON = 32 << 20  # bytes
 
 
 def read_transforms(root: Path, layout: str) -> Reconstruction:
@@ -39,37 +40,25 @@ def read_transforms(root: Path, layout: str) -> Reconstruction:
     images: List[RegisteredImage] = []
     notes: List[str] = []
     for name, held_out in files.items():
-        document = _document(root / name)
-        for frame in document["frames"]:
-            image = _image(root, root / name, ChainMap(frame, document), held_out, notes)
+        path = root / name
+        try:
+            document = json.loads(bytes(content_of(path, MAX_JSON)).decode())
+            frames = [ChainMap(dict(frame), document) for frame in document["frames"]]
+        except (ValueError, RecursionError, KeyError, TypeError):
+            raise Damage(path, "is no JSON with a list of frames") from None
+        for frame in frames:
+            try:
+                image = _image(root, path, frame, held_out, notes)
+            except (KeyError, ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError):
+                stated = frame.get("file_path")
+                raise Damage(path, f"states no usable pose, size or focal length for {stated!r}") from None
             if image is not None:
                 images.append(image)
     cloud = str(document.get("ply_file_path", cloud))
     points = None
     if is_file(root / cloud):
         points = read_points(root / cloud)
-    else:
-        notes.append(f"{cloud} not found: training starts from random points")
     return Reconstruction(layout, tuple(images), points, tuple(notes))
-
-
-def _document(path: Path) -> Dict[str, Any]:
-    try:
-        document = json.loads(bytes(content_of(path, MAX_JSON)).decode())
-    except (ValueError, RecursionError) as error:
-        raise SceneError(
-            f"{path} is not JSON: {error}", "the file is damaged", "export the scene again"
-        ) from None
-    frames = None
-    if isinstance(document, dict):
-        frames = document.get("frames")
-    if not isinstance(frames, list) or not all(isinstance(frame, dict) for frame in frames):
-        raise SceneError(
-            f"{path} has no list of frames", "it is not a transforms file", "export the scene again"
-        )
-    if len(frames) > MAX_IMAGES:
-        raise too_large(path, f"{MAX_IMAGES} frames")
-    return dict(document)
 
 
 def _image(
@@ -89,73 +78,50 @@ def _image(
     if not stated or (file is None and "w" not in frame):
         notes.append(f"image {stated or '(unnamed)'} is not on disk; left out")
         return None
-    pose = _pose(path, stated, frame.get("transform_matrix"))
-    camera = _camera(path, stated, frame, file)
-    folder, name = "", str(relative)
-    if len(relative.parts) > 1:
-        folder, name = relative.parts[0], "/".join(relative.parts[1:])
     mask: Optional[Path] = None
     if frame.get("mask_path"):
         mask = root / str(frame["mask_path"])
         if not is_file(mask):
             notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image is used")
             mask = None
-    return RegisteredImage(str(relative), folder, name, camera, pose, mask, held_out)
+    camera, pose = _camera(path, frame, file), _pose(frame["transform_matrix"])
+    return RegisteredImage(str(relative), relative, camera, pose, mask, held_out)
 
 
-def _pose(path: Path, name: str, matrix: Any) -> Array:
-    """World-to-camera from a camera-to-world matrix in OpenGL axes."""
-    try:
-        pose = np.array(matrix, dtype=np.float64)
-        if pose.shape == (3, 4):
-            pose = np.vstack([pose, [0.0, 0.0, 0.0, 1.0]])
-        if pose.shape != (4, 4) or not np.isfinite(pose).all():
-            raise ValueError
-        # Exporters may scale the axes; a pose is a rotation, so they are normalised.
-        lengths = np.linalg.norm(pose[:3, :3], axis=0, keepdims=True)
-        if lengths.min() < 1e-9:
-            raise ValueError
-        pose[:3, :3] /= lengths
-        inverse = np.linalg.inv(pose @ FLIP)
-        if not np.isfinite(inverse).all():
-            raise ValueError
-    except (ValueError, TypeError, OverflowError, np.linalg.LinAlgError):
-        raise SceneError(
-            f"{path}: the transform_matrix of {name} is not a 4x4 pose", "the file is damaged"
-        ) from None
+def _pose(matrix: Any) -> Array:
+    """World-to-camera from a camera-to-world matrix in OpenGL axes; raises ValueError and others for what is none."""
+    pose = np.array(matrix, dtype=np.float64)
+    if pose.shape == (3, 4):
+        pose = np.vstack([pose, [0.0, 0.0, 0.0, 1.0]])
+    if pose.shape != (4, 4) or not np.isfinite(pose).all():
+        raise ValueError
+    # Exporters may scale the axes; a pose is a rotation, so they are normalised.
+    lengths = np.linalg.norm(pose[:3, :3], axis=0, keepdims=True)
+    if lengths.min() < 1e-9:
+        raise ValueError
+    pose[:3, :3] /= lengths
+    inverse = np.linalg.inv(pose @ FLIP)
+    if not np.isfinite(inverse).all():
+        raise ValueError
     return np.asarray(inverse)
 
 
-def _camera(path: Path, name: str, values: Mapping[str, Any], file: Optional[Path]) -> Camera:
-    """Intrinsics from fl_x... or camera_angle_x; the image's own size if none is stated."""
+def _camera(path: Path, values: Mapping[str, Any], file: Optional[Path]) -> Camera:
+    """Intrinsics from fl_x... or camera_angle_x; the image's own size if none is stated. Raises as `_pose`."""
     model = values.get("camera_model", "OPENCV")
     if values.get("is_fisheye"):
         model = "FISHEYE"
     if model not in PINHOLE_MODELS or values.get("k4"):
-        raise SceneError(
-            f"{path}: the camera model {model} cannot be undistorted here",
-            "only pinholes with OpenCV's k1 k2 k3 p1 p2 are read",
-            "undistort the images with the tool that made them",
-        )
-    try:
-        if "w" in values and "h" in values:
-            width, height = int(values["w"]), int(values["h"])
-        elif file is not None:
-            width, height = image_size(file)
-        else:
-            raise ValueError
-        if "fl_x" in values:
-            fx = float(values["fl_x"])
-        else:
-            fx = 0.5 * width / math.tan(0.5 * float(values["camera_angle_x"]))
-        fy = float(values.get("fl_y", fx))
-        cx, cy = float(values.get("cx", width / 2)), float(values.get("cy", height / 2))
-        lens = Distortion(*(float(values.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2", "k3")))
-        camera = Camera(width, height, fx, fy, cx, cy, lens)
-        if not camera.is_possible:
-            raise ValueError
-    except (KeyError, ValueError, TypeError, ZeroDivisionError, OverflowError):
-        raise SceneError(
-            f"{path}: {name} has no usable size and focal length", "the file is damaged"
-        ) from None
-    return camera
+        raise unsupported(path, model)
+    if file is None or ("w" in values and "h" in values):
+        width, height = int(values["w"]), int(values["h"])
+    else:
+        width, height = image_size(file)
+    if "fl_x" in values:
+        fx = float(values["fl_x"])
+    else:
+        fx = 0.5 * width / math.tan(0.5 * float(values["camera_angle_x"]))
+    fy = float(values.get("fl_y", fx))
+    cx, cy = float(values.get("cx", width / 2)), float(values.get("cy", height / 2))
+    lens = Distortion(*(float(values.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2", "k3")))
+    return Camera(width, height, fx, fy, cx, cy, lens)

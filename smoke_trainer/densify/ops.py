@@ -6,7 +6,7 @@ keeps beside them. A mask is a boolean tensor [P].
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Sequence
+from typing import Any, Dict, Sequence
 
 import torch
 from torch import Tensor
@@ -22,48 +22,61 @@ SPLIT_INTO = 2
 SPLIT_SHRINK = 0.8 * SPLIT_INTO  # the scales of a split Gaussian are divided by this, as in the reference
 RESET_OPACITY = 0.01
 MAX_RATIO = 51  # copies at one position that `compute_relocation` distinguishes, as in the reference
+ALL, NONE = slice(None), slice(0)
 NOISE_STEEPNESS, NOISE_CENTER = 100.0, 0.995
+
+
+def keep_and_add(model: Gaussians, state: State, kept: Any, added: Dict[str, Tensor]) -> None:
+    """Keep the Gaussians of a mask, and add others by raw parameters per group; their moments and state start at zero."""
+    count = len(added["xyz"])
+
+    def fill(rows: Tensor) -> Tensor:
+        return torch.cat([rows[kept], rows.new_zeros((count, *rows.shape[1:]))])
+
+    for group in model.optimizer.param_groups:
+        name, old = group["name"], group["params"][0]
+        new = torch.cat([old.detach()[kept], added[name]]).requires_grad_(True)
+        moments = model.optimizer.state.pop(old, None)
+        if moments:
+            moments.update({key: fill(moments[key]) for key in MOMENTS})
+            model.optimizer.state[new] = moments
+        group["params"][0] = new
+        model.params[name] = new
+    for key, rows in state.items():
+        state[key] = fill(rows)
+
+
+def rows_of(model: Gaussians, rows: Any) -> Dict[str, Tensor]:
+    """The raw parameters of some Gaussians, by a mask, indices or a slice."""
+    return {name: model.params[name].detach()[rows] for name in GROUPS}
 
 
 def remove(model: Gaussians, state: State, mask: Tensor) -> int:
     """Remove the Gaussians of a mask; returns how many."""
     removed = int(mask.sum())
     if removed:
-        kept = ~mask
-        _replace_rows(model, state, lambda _, rows: rows[kept], lambda rows: rows[kept])
+        keep_and_add(model, state, ~mask, rows_of(model, NONE))
     return removed
-
-
-def append(model: Gaussians, state: State, rows: Dict[str, Tensor]) -> int:
-    """Add Gaussians given by raw parameters per group; their moments and state start at zero. Returns how many."""
-    count = len(rows["xyz"])
-    if count:
-        _replace_rows(
-            model,
-            state,
-            lambda name, old: torch.cat([old, rows[name]]),
-            lambda old: torch.cat([old, old.new_zeros((count, *old.shape[1:]))]),
-        )
-    return count
 
 
 def clone(model: Gaussians, state: State, mask: Tensor) -> int:
     """Add a copy of every Gaussian of a mask; returns how many."""
-    return append(model, state, {name: model.params[name].detach()[mask] for name in GROUPS})
+    count = int(mask.sum())
+    if count:
+        keep_and_add(model, state, ALL, rows_of(model, mask))
+    return count
 
 
 def split(model: Gaussians, state: State, mask: Tensor, generator: torch.Generator) -> int:
     """Replace every Gaussian of a mask by two smaller ones drawn from its own distribution; returns how many."""
-    chosen = {name: model.params[name].detach()[mask] for name in GROUPS}
-    count = len(chosen["xyz"])
-    if not count:
-        return 0
-    halves = {name: rows.repeat(SPLIT_INTO, *([1] * (rows.dim() - 1))) for name, rows in chosen.items()}
-    offsets = sample_offsets(halves["scaling"].exp(), halves["rotation"], generator)
-    halves["xyz"] = halves["xyz"] + offsets
-    halves["scaling"] = halves["scaling"] - torch.log(torch.tensor(SPLIT_SHRINK)).item()
-    remove(model, state, mask)
-    append(model, state, halves)
+    count = int(mask.sum())
+    if count:
+        chosen = rows_of(model, mask)
+        halves = {name: rows.repeat(SPLIT_INTO, *([1] * (rows.dim() - 1))) for name, rows in chosen.items()}
+        offsets = sample_offsets(halves["scaling"].exp(), halves["rotation"], generator)
+        halves["xyz"] = halves["xyz"] + offsets
+        halves["scaling"] = halves["scaling"] - torch.log(torch.tensor(SPLIT_SHRINK)).item()
+        keep_and_add(model, state, ~mask, halves)
     return count
 
 
@@ -80,15 +93,10 @@ def relocate(model: Gaussians, dead: Tensor, min_opacity: float, generator: torc
     count = int(dead.sum())
     if count == 0 or count == len(model):
         return 0
-    alive = torch.nonzero(~dead)[:, 0]
-    sources = alive[_draw(model.opacities().detach()[alive, 0], count, generator)]
-    _share_position(model, sources, min_opacity)
-    for name in GROUPS:
-        values = model.params[name].detach().clone()
-        values[dead] = values[sources]
-        with torch.no_grad():
-            model.params[name].copy_(values)
-    _clear_moments(model, GROUPS, sources)
+    sources = _draw_to_share(model, torch.nonzero(~dead)[:, 0], count, min_opacity, generator)
+    with torch.no_grad():
+        for name, rows in rows_of(model, sources).items():
+            model.params[name][dead] = rows
     return count
 
 
@@ -98,10 +106,36 @@ def sample_add(
     """MCMC: add `count` Gaussians at the positions of existing ones, drawn in proportion to opacity; returns how many."""
     if count <= 0:
         return 0
-    sources = _draw(model.opacities().detach()[:, 0], count, generator)
-    _share_position(model, sources, min_opacity)
+    everyone = torch.arange(len(model), device=model.device)
+    sources = _draw_to_share(model, everyone, count, min_opacity, generator)
+    keep_and_add(model, state, ALL, rows_of(model, sources))
+    return count
+
+
+def _draw_to_share(
+    model: Gaussians, candidates: Tensor, count: int, min_opacity: float, generator: torch.Generator
+) -> Tensor:
+    """Draw Gaussians whose positions others will share: indices [count], with replacement, in proportion to opacity.
+
+    Their opacity and scale are corrected for how many there will be, so that the image stays the same; moments start anew.
+    """
+    weights = model.opacities().detach()[candidates, 0]
+    picks = torch.multinomial(weights.cpu(), count, replacement=True, generator=generator)
+    sources = candidates[picks.to(weights.device)]
+    ratio = torch.bincount(sources, minlength=len(model))[sources] + 1
+    opacity, scales = compute_relocation(
+        model.opacities().detach()[sources],
+        model.scales().detach()[sources],
+        ratio.clamp(max=MAX_RATIO),
+        binomial_table(MAX_RATIO, sources.device),
+        MAX_RATIO,
+    )
+    opacity = opacity.clamp(min_opacity, 1.0 - torch.finfo(torch.float32).eps)
+    with torch.no_grad():
+        model.params["opacity"][sources] = logit(opacity)
+        model.params["scaling"][sources] = torch.log(scales)
     _clear_moments(model, GROUPS, sources)
-    return append(model, state, {name: model.params[name].detach()[sources] for name in GROUPS})
+    return sources
 
 
 def inject_noise(model: Gaussians, strength: float, generator: torch.Generator) -> None:
@@ -125,45 +159,6 @@ def rotation_matrices(quaternions: Tensor) -> Tensor:
     """Rotations [N, 3, 3] of quaternions (w, x, y, z) [N, 4], which are normalised first."""
     unit = torch.nn.functional.normalize(quaternions, dim=1)
     return projection.rotation_matrices(unit.t()).permute(2, 0, 1).contiguous()
-
-
-def _replace_rows(
-    model: Gaussians, state: State, change: Callable[[str, Tensor], Tensor], fill: Callable[[Tensor], Tensor]
-) -> None:
-    """Replace all parameters: `change(group, rows)` gives the new rows, `fill(rows)` those of moments and state."""
-    for group in model.optimizer.param_groups:
-        name, old = group["name"], group["params"][0]
-        new = change(name, old.detach()).requires_grad_(True)
-        moments = model.optimizer.state.pop(old, None)
-        if moments:
-            moments.update({key: fill(moments[key]) for key in MOMENTS})
-            model.optimizer.state[new] = moments
-        group["params"][0] = new
-        model.params[name] = new
-    for key, rows in state.items():
-        state[key] = fill(rows)
-
-
-def _draw(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Indices [count], drawn with replacement in proportion to weights [N]."""
-    picks = torch.multinomial(weights.cpu(), count, replacement=True, generator=generator)
-    return picks.to(weights.device)
-
-
-def _share_position(model: Gaussians, sources: Tensor, min_opacity: float) -> None:
-    """Correct opacity and scale of the source rows [N] for the number of Gaussians that will share each position."""
-    ratio = torch.bincount(sources, minlength=len(model))[sources] + 1
-    opacity, scales = compute_relocation(
-        model.opacities().detach()[sources],
-        model.scales().detach()[sources],
-        ratio.clamp(max=MAX_RATIO),
-        binomial_table(MAX_RATIO, sources.device),
-        MAX_RATIO,
-    )
-    opacity = opacity.clamp(min_opacity, 1.0 - torch.finfo(torch.float32).eps)
-    with torch.no_grad():
-        model.params["opacity"][sources] = logit(opacity)
-        model.params["scaling"][sources] = torch.log(scales)
 
 
 def _clear_moments(model: Gaussians, groups: Sequence[str], rows: Any = slice(None)) -> None:

@@ -1,9 +1,8 @@
 """When to add and remove Gaussians: the paper's adaptive density control, a fixed budget, and MCMC.
 
-The training loop calls three hooks: `step_pre_backward` once a view is rendered, `step_post_backward` after the optimizer's
-step, and `refine` before the next iteration. So what is evaluated, saved or written after an iteration has not been
-refined by it, as in the reference: clones and a reset of opacity would cost it up to 10 dB. What the hooks do to the
-Gaussians is in `ops`.
+The training loop calls two hooks: `learn` after the optimizer's step, and `refine` before the next iteration. So what is
+evaluated, saved or written after an iteration has not been refined by it, as in the reference: clones and a reset of opacity
+would cost it up to 10 dB. What the hooks do to the Gaussians is in `ops`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from smoke_trainer.config import DensifyConfig
 from smoke_trainer.densify import ops
-from smoke_trainer.errors import UsageError
 from smoke_trainer.model import Gaussians
 from smoke_trainer.renderers import RenderOutput
 
@@ -54,14 +52,7 @@ class Strategy:
         """A scalar to add to the loss."""
         return 0.0
 
-    def step_pre_backward(self, output: RenderOutput) -> None:
-        """Make the backward pass keep the gradient of `output.means2d`."""
-        if output.means2d.requires_grad:
-            output.means2d.retain_grad()
-
-    def step_post_backward(
-        self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float
-    ) -> None:
+    def learn(self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float) -> None:
         """Learn from the view of this iteration. Iterations count from 1; `xyz_lr` is the learning rate of positions."""
         raise NotImplementedError
 
@@ -96,18 +87,29 @@ class DefaultStrategy(Strategy):
     radius on screen in pixels.
     """
 
-    def step_post_backward(
-        self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float
-    ) -> None:
-        if iteration < self.config.refine_stop_iter:
-            self.accumulate(model, output)
+    def learn(self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float) -> None:
+        """Add a view's gradients and radii to the state, for the Gaussians that it shows."""
+        if not self.state:
+            self._clear(model)
+        grad2d = output.grad2d()
+        if grad2d is None or iteration >= self.config.refine_stop_iter:
+            return
+        visible, state = output.radii > 0, self.state
+        state["grad2d"] += torch.where(visible, grad2d, torch.zeros_like(grad2d))
+        state["count"] += visible
+        state["radii"] = torch.where(
+            visible, torch.maximum(state["radii"], output.radii.float()), state["radii"]
+        )
 
     def refine(self, iteration: int, model: Gaussians) -> DensifyEvent:
         """Grow and prune on schedule; reset opacity on its own schedule, but never after the last refinement."""
         config, cloned, split, pruned = self.config, 0, 0, 0
         if self.is_due(iteration):
             cloned, split = self._grow(iteration, model)
-            pruned = self._prune(model, by_size=iteration > config.reset_every)
+            useless = model.opacities().detach()[:, 0] < config.min_opacity
+            if iteration > config.reset_every:
+                useless |= model.scales().detach().amax(dim=1) > config.max_scale3d * self.extent
+            pruned = ops.remove(model, self.state, useless)
             self._clear(model)
         due = iteration % config.reset_every == 0 or (
             config.reset_at_start and iteration == config.refine_start_iter
@@ -116,20 +118,6 @@ class DefaultStrategy(Strategy):
         if reset:
             ops.reset_opacity(model)
         return DensifyEvent(cloned, split, pruned, reset)
-
-    def accumulate(self, model: Gaussians, output: RenderOutput) -> None:
-        """Add a view's gradients and radii to the state, for the Gaussians that it shows."""
-        if not self.state:
-            self._clear(model)
-        grad2d = output.grad2d()
-        if grad2d is None:
-            return
-        visible, state = output.radii > 0, self.state
-        state["grad2d"] += torch.where(visible, grad2d, torch.zeros_like(grad2d))
-        state["count"] += visible
-        state["radii"] = torch.where(
-            visible, torch.maximum(state["radii"], output.radii.float()), state["radii"]
-        )
 
     def average_grad2d(self) -> Tensor:
         """Mean gradient norm [P] over the views that showed each Gaussian; 0 where none did."""
@@ -148,13 +136,6 @@ class DefaultStrategy(Strategy):
         # Clones stand at the end and are not split in the same step.
         to_split = torch.cat([mask & large, mask.new_zeros(cloned)])
         return cloned, ops.split(model, self.state, to_split, self.generator)
-
-    def _prune(self, model: Gaussians, by_size: bool) -> int:
-        config = self.config
-        mask = model.opacities().detach()[:, 0] < config.min_opacity
-        if by_size:
-            mask |= model.scales().detach().amax(dim=1) > config.max_scale3d * self.extent
-        return ops.remove(model, self.state, mask)
 
     def _clear(self, model: Gaussians) -> None:
         for key in ("grad2d", "count", "radii"):
@@ -216,9 +197,7 @@ class McmcStrategy(Strategy):
         config = self.config
         return config.opacity_reg * model.opacities().mean() + config.scale_reg * model.scales().mean()
 
-    def step_post_backward(
-        self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float
-    ) -> None:
+    def learn(self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float) -> None:
         ops.inject_noise(model, self.config.noise_lr * xyz_lr, self.generator)
 
     def refine(self, iteration: int, model: Gaussians) -> DensifyEvent:
@@ -237,7 +216,5 @@ STRATEGIES = {"default": DefaultStrategy, "mcmc": McmcStrategy, "budget": Budget
 def make_strategy(
     name: str, config: DensifyConfig, extent: float, initial_count: int, generator: torch.Generator
 ) -> Strategy:
-    """The strategy of that name; raises UsageError for an unknown one."""
-    if name not in STRATEGIES:
-        raise UsageError(f"unknown strategy {name!r}", hint=f"choose from: {', '.join(STRATEGIES)}")
+    """The strategy of that name, one of STRATEGIES."""
     return STRATEGIES[name](config, extent, initial_count, generator)

@@ -54,7 +54,7 @@ def load_damaged(folder: Path, seed: int) -> None:
         size = read_scene_size(folder)
         assert isinstance(size, str) or min(size.photos, size.width, size.height) > 0
         scene = load_scene(str(folder), resolution=rng.choice((-1, 2, 20)))
-        photos = ImageStore(CPU, CPU)
+        photos = ImageStore(CPU)
         for view in scene.train + scene.test:
             assert torch.isfinite(photos.get(view).color).all()
             assert np.isfinite(view.world_to_camera).all()

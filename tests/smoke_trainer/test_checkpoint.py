@@ -1,5 +1,6 @@
 """Checkpoints that are cut short or of another run: one clear error each."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -27,20 +28,15 @@ def written(trained: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("edit", "changes", "message"),
     [
-        ({}, {"iterations": 5}, "was written after iteration 9, this run has 5"),
-        ({}, {"sh_degree": 1}, "f_rest of shape [15, 3]"),
-        (
-            {"train_views": ["view_001.png", "view_002.png", *"abcdef"]},
-            {},
-            "trained 8 views, of which 2 are among this run's 8",
-        ),
+        ({}, {"iterations": 5}, "9 iterations, more than"),
+        ({}, {"sh_degree": 1}, "another --sh-degree"),
+        ({"train_views": ["view_001.png", "view_002.png", *"abcdef"]}, {}, "other training views"),
     ],
     ids=["longer", "degree", "views"],
 )
 def test_one_of_another_run_is_refused(short_run, written, edit, changes, message):
     payload = torch.load(written, weights_only=True)
-    assert edit.keys() <= payload["rest"].keys()
-    payload["rest"].update(edit)
+    payload["rest"] = json.dumps({**json.loads(payload["rest"]), **edit})
     torch.save(payload, written)
     options = {"iterations": 11, **changes}
     assert message in train(short_run(out="other", resume=written, **options)).record.error.message

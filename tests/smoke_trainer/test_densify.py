@@ -56,7 +56,7 @@ def put(model: Gaussians, rows: Any = slice(None), **values: Any) -> None:
 
 
 def step(strategy: Any, iteration: int, model: Gaussians, output: RenderOutput | None = None) -> Any:
-    strategy.step_post_backward(iteration, model, output, 0.0)
+    strategy.learn(iteration, model, output, 0.0)
     return strategy.refine(iteration, model)
 
 
@@ -168,8 +168,8 @@ def test_a_limit_of_size_stops_the_larger_half(large, changes, counts):
 
 def test_default_averages_only_over_views_that_show_a_gaussian():
     model, strategy = model_of(3), strategy_of("default")
-    strategy.accumulate(model, output_of([4.0, 4.0, 4.0], radii=[1, 1, 0]))
-    strategy.accumulate(model, output_of([2.0, 8.0, 8.0], radii=[0, 5, 0]))
+    strategy.learn(1, model, output_of([4.0, 4.0, 4.0], radii=[1, 1, 0]), 0.0)
+    strategy.learn(2, model, output_of([2.0, 8.0, 8.0], radii=[0, 5, 0]), 0.0)
     assert strategy.average_grad2d().tolist() == [4.0, 6.0, 0.0]
     assert strategy.state["radii"].tolist() == [1.0, 5.0, 0.0]
 
@@ -196,7 +196,7 @@ def test_opacity_is_reset_only_while_refinements_follow(changes, resets):
     observed = []
     for iteration in range(101):
         model, strategy = model_of(), strategy_of("default", **config)
-        strategy.accumulate(model, output_of([0.0] * 6))
+        strategy.learn(1, model, output_of([0.0] * 6), 0.0)
         if strategy.refine(iteration, model).opacity_reset:
             observed.append(iteration)
     assert observed == resets

@@ -102,10 +102,10 @@ def test_the_numbers_of_ten_iterations_leave_the_device_together(prepared: Calla
     run = prepared(WARM_UP + 2)
     for iteration in range(1, WARM_UP):
         train_step(run, iteration)
-    assert run.monitor.losses == []
+    assert run.monitor.latest == {}
     with Waits() as waits:
         run.monitor.flush()
-    assert len(run.monitor.losses) == WARM_UP - 1
+    assert run.monitor.history().count("loss") == WARM_UP - 1
     assert waits.found == ["tolist"]
 
 
@@ -120,9 +120,9 @@ def test_a_metrics_network_is_no_memory_of_evaluating(
         return 0.25
 
     monkeypatch.setattr(training, "find_lpips", lambda *_: (network, ""))
-    monkeypatch.setattr(run.monitor.memory, "end", order.append)
+    monkeypatch.setattr(run.monitor.memory, "enter", order.append)
     quality = evaluate(run, previews="last")
-    assert order == ["eval", *["network"] * quality.views]
+    assert order == ["eval", "between", *["network"] * quality.views]
     assert quality.lpips == 0.25
 
 

@@ -1,6 +1,5 @@
 """Scenes below a data folder: found by name and layout however they are nested, the missing ones named with the reason."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smoke_trainer.data.__main__ import main
+from smoke_trainer.__main__ import main
 from smoke_trainer.data.find import PUBLIC_SCENES, FoundScene, layout_of, locate, survey
 from smoke_trainer.errors import SceneError, UsageError
 from tests.conftest import ROOT
@@ -59,22 +58,22 @@ def test_a_scene_folder_is_that_scene_only(data):
 
 def test_images_without_a_reconstruction_are_skipped(data):
     (data / "360_v2" / "flowers" / "images").mkdir(parents=True)
-    reasons = dict(survey(data).skipped)
-    assert reasons["flowers"].endswith("has images but no reconstruction (sparse/)")
-    assert reasons["stump"] == f"not found in {data}"
+    reasons = dict(survey(data)[1])
+    assert (
+        reasons["flowers"]
+        == reasons["stump"]
+        == f"not found in {data}, or without its reconstruction (sparse/)"
+    )
 
 
 def test_own_scenes_only_do_not_miss_public_ones(tmp_path, capsys):
     colmap(tmp_path / "shed")
     with_file(tmp_path / "figure", "transforms_train.json")
-    assert survey(tmp_path).skipped == []
-    assert main([str(tmp_path)]) == 0
+    assert survey(tmp_path)[1] == []
+    assert main(["--data", str(tmp_path), "--list"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     (with_file(tmp_path / "room", "transforms.json") / "images").mkdir()  # a scene, if not the public one
-    assert survey(tmp_path).skipped == []
-    # A download that broke off is worth a word all the same.
-    (tmp_path / "garden" / "images").mkdir(parents=True)
-    assert list(dict(survey(tmp_path).skipped)) == ["garden"]
+    assert survey(tmp_path)[1] == []
 
 
 def test_two_folders_of_one_name_are_both_found(data):
@@ -83,7 +82,7 @@ def test_two_folders_of_one_name_are_both_found(data):
     assert locate("mine-truck", data).folder == data / "mine" / "truck"
 
 
-def test_a_folder_that_cannot_be_opened_is_named(data, monkeypatch):
+def test_a_folder_that_cannot_be_opened_is_passed_over(data, monkeypatch):
     real = Path.iterdir
 
     def iterdir(self: Path):
@@ -92,7 +91,7 @@ def test_a_folder_that_cannot_be_opened_is_named(data, monkeypatch):
         return real(self)
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    assert ("photos", "cannot be opened: Permission denied") in survey(data).skipped
+    assert len(survey(data)[0]) == 5
 
 
 def test_no_scene_and_no_folder_are_errors(tmp_path):
@@ -111,24 +110,18 @@ def test_locate_finds_by_name_or_lists_the_others(data):
     assert "garden, truck, playroom, lego, room" in caught.value.note
 
 
-def test_the_list_for_people_and_for_programs(data, capsys):
-    assert main([str(data), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    garden = document["scenes"][0]
-    expected = {"name": "garden", "dataset": "Mip-NeRF 360, outdoor", "divisor": 4, "budget": 15.0}
-    assert garden.items() >= expected.items()
-    assert {row["name"] for row in document["skipped"]} >= {"stump", "bonsai"}
-    assert main([str(data)]) == 0
-    printed = capsys.readouterr().out
-    assert "lego" in printed and "bicycle" in printed
-    assert main([str(data / "photos"), "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["error"]["code"] == "unreadable-scene"
+def test_the_list(data, capsys):
+    assert main(["--data", str(data), "--list"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0].split(maxsplit=2)[:2] == ["garden", "colmap"]
+    assert "Mip-NeRF 360, outdoor" in printed.out and "lego" in printed.out and "bicycle" in printed.err
+    assert main(["--data", str(data / "photos"), "--list"]) == 3
 
 
 @pytest.mark.parametrize(("folder", "code", "said"), [("", 0, "garden"), ("nowhere", 2, "folder not found")])
 def test_listing_needs_no_torch(folder, code, said, data, tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('there is none')")
-    argv = [sys.executable, "-m", "smoke_trainer.data", str(data / folder)]
+    argv = [sys.executable, "-m", "smoke_trainer", "--list", "--data", str(data / folder)]
     given = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=given)
     assert done.returncode == code and said in done.stdout + done.stderr

@@ -1,6 +1,5 @@
 """From folder to scene: layout, split, sizes, missing and damaged files."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -60,32 +59,19 @@ def test_wide_images_are_reduced_to_1600_pixels_by_default(scene_folder):
     assert load_scene(str(folder), resolution=3000).train[0].camera.width == 3000
 
 
-def test_missing_and_unregistered_images_are_named(scene_folder):
-    folder = scene_folder("colmap-binary") / "images_8"
-    (folder / "view_002.png").unlink()
-    Image.new("RGB", (48, 36)).save(folder / "stray.png")
-    Image.new("RGB", (48, 36)).save(folder / "STRAY_2.JPG", format="jpeg")
-    (folder / "notes.txt").write_text("no photo")
-    scene = load_scene(str(folder.parent))
+def test_missing_images_are_named(scene_folder):
+    folder = scene_folder("colmap-binary")
+    (folder / "images_8" / "view_002.png").unlink()
+    scene = load_scene(str(folder))
     assert len(scene.train) + len(scene.test) == 9
-    notes = "\n".join(scene.notes)
-    assert "view_002.png" in notes
-    assert "2 image(s) on disk are not in the reconstruction: STRAY_2.JPG, stray.png" in notes
-
-
-def test_photos_of_another_shape_than_their_camera_are_named(scene_folder):
-    folder = scene_folder("colmap-text")
-    photo = folder / "images" / "view_003.png"
-    Image.open(photo).rotate(90, expand=True).save(photo)
-    notes = "\n".join(load_scene(str(folder)).notes)
-    assert "1 image(s) have another shape than their camera states: view_003.png" in notes
+    assert scene.notes == ("1 of 10 registered image(s) are not on disk: view_002.png",)
 
 
 def test_without_any_image_the_error_says_what_is_needed(scene_folder):
     folder = scene_folder("colmap-binary")
     for path in (folder / "images_8").iterdir():
         path.unlink()
-    with pytest.raises(SceneError, match="0 usable image"):
+    with pytest.raises(SceneError, match="usable images are 0"):
         load_scene(str(folder))
 
 
@@ -128,40 +114,6 @@ def test_an_image_registered_twice_is_one_view(scene_folder):
     assert scene.notes == ("10 image(s) are registered more than once; the first of each counts",)
 
 
-def test_a_held_out_file_that_copies_the_training_file_is_told(scene_folder):
-    folder = scene_folder("blender")
-    (folder / "transforms_test.json").write_text((folder / "transforms_train.json").read_text())
-    scene = load_scene(str(folder))
-    assert len(scene.test) == len(scene.train) == 8
-    assert "8 held-out image(s) are trained on as well" in str(scene.notes)
-
-
-def test_views_that_show_no_point_are_named(scene_folder):
-    folder = scene_folder("colmap-text")
-    path = folder / "sparse" / "0" / "images.txt"
-    # A half turn about the camera's own x axis: what was in front is behind.
-    rows = path.read_text().splitlines()
-    at = next(number for number, row in enumerate(rows) if row.endswith("view_003.png"))
-    columns = rows[at].split()
-    w, x, y, z, a, b, c = map(float, columns[1:8])
-    rows[at] = " ".join([columns[0], *map(str, (-x, w, -z, y, a, -b, -c)), *columns[8:]])
-    path.write_text("\n".join(rows) + "\n")
-    notes = load_scene(str(folder)).notes
-    assert len(notes) == 1 and notes[0].startswith("1 of 10 views show none of the points")
-    assert "behind the camera" in notes[0] and notes[0].endswith(": view_003.png")
-
-
-def test_a_scene_nearer_than_the_near_plane_has_a_note(scene_folder):
-    folder = scene_folder("nerfstudio")
-    document = json.loads((folder / "transforms.json").read_text())
-    document["ply_file_path"] = "none.ply"
-    for frame in document["frames"]:
-        for row in frame["transform_matrix"][:3]:
-            row[3] *= 0.01
-    (folder / "transforms.json").write_text(json.dumps(document))
-    assert "10 of 10 views show none" in str(load_scene(str(folder)).notes)
-
-
 def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_run):
     folder = scene_folder("colmap-text")
     for path in sorted((folder / "images").iterdir())[2:]:  # one to train on, one held out
@@ -171,7 +123,6 @@ def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_ru
     assert len(scene.train) == 1 and len(scene.points.xyz) == 5000
     distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
     assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1
-    assert "show none of the points" not in str(scene.notes)
     record = train(short_run(5, scene=str(folder), random_points=2000)).record
     assert record.status == "ok" and record.gradients["xyz"].min > 0
 

@@ -15,8 +15,6 @@ from smoke_trainer.__main__ import config_from, main, parser
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.data.load import SAMPLES
-from smoke_trainer.errors import PackageMissing
-from smoke_trainer.process import require
 from tests.tables import data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,7 +104,7 @@ def test_data_trains_all_scenes_and_names_skipped_ones(scene_folder, tmp_path, c
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     skipped = {row["scene"]: row["reason"] for row in printed if row["event"] == "skipped"}
     assert set(skipped) == set(PUBLIC_SCENES) - {"playroom", "stump"}
-    assert skipped["garden"] == f"not found in {tmp_path / 'data'}"
+    assert skipped["garden"].startswith(f"not found in {tmp_path / 'data'}")
     for name, requested in (
         ("playroom", ("budget", 5.0)),
         ("stump", ("budget", 15.0)),
@@ -151,37 +149,28 @@ def test_it_runs_from_a_staged_copy_with_the_kernels_only(scene_folder, tmp_path
     assert json.loads((tmp_path / "out" / "result.json").read_text())["status"] == "ok"
 
 
-@pytest.mark.parametrize("arguments", [["nope"], ["figurine", "--preset", "quick"]])
-def test_without_torch_numpy_and_pillow_the_trainer_says_so(arguments, tmp_path):
-    # -S: without site-packages, as in a fresh venv
-    argv = [sys.executable, "-S", "-m", "smoke_trainer", *arguments, "--out", str(tmp_path)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 3 and "Traceback" not in done.stderr
-    assert f"error[package-missing]: {sys.executable} lacks torch, numpy, Pillow\n" in done.stderr
-    assert f"{sys.executable} -m pip install torch numpy Pillow" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("line", "cause"),
     [
+        ("import torch.nothing", "No module named 'torch.nothing'"),
         ("raise ImportError('libcudnn.so.9: cannot open shared object file')", "libcudnn.so.9"),
-        ("raise OSError('libgomp.so.1: wrong ELF class')", "wrong ELF class"),
-        ("import no_such_part_of_torch", "no_such_part_of_torch"),
+        ("raise OSError('libgomp.so.1: wrong ELF class')", "libgomp.so.1: wrong"),
     ],
 )
-def test_a_package_that_does_not_load_is_told_apart(line, cause, tmp_path, monkeypatch):
+def test_a_package_that_does_not_load_is_said(line, cause, tmp_path):
     (tmp_path / "torch.py").write_text(f"{line}\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "torch")
-    with pytest.raises(PackageMissing, match=r"torch is installed for .* but cannot be loaded") as caught:
-        require()
-    assert cause in caught.value.message
+    argv = [sys.executable, "-m", "smoke_trainer", "nope", "--out", str(tmp_path)]
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=given)
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+    assert f"error[package-missing]: {sys.executable} cannot load the smoke trainer: {cause}" in done.stderr
+    assert f"{sys.executable} -m pip install torch numpy Pillow" in done.stderr
 
 
 def test_a_closed_pipe_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
-    argv = [sys.executable, "-m", "smoke_trainer.data", str(SAMPLES)]
+    argv = [sys.executable, "-m", "smoke_trainer", "--list", "--data", str(SAMPLES)]
     done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")

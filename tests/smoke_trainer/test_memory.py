@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from smoke_trainer import memory
-from smoke_trainer.memory import PeakMemory, growth, largest_tensors, under_wsl
+from smoke_trainer.memory import PeakMemory, growth, under_wsl
 from smoke_trainer.record import CudaPeak
 from smoke_trainer.train import Run, train
 from tests.smoke_trainer.conftest import ShortRun
@@ -53,14 +51,12 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Allocator:
 def test_peaks_of_training_and_evaluation_are_kept_apart(cuda: Allocator):
     peaks = PeakMemory(CUDA)
     for training, evaluation in ((2.0, 5.0), (3.0, 4.0)):
-        peaks.begin()
+        peaks.enter("train")
         cuda.use(training, training + 1)
         cuda.use(1.0, 1.5)
-        peaks.end("train")
-        peaks.begin()
+        peaks.enter("eval")
         cuda.use(evaluation, evaluation + 1)
         cuda.use(1.0, 1.5)
-        peaks.end("eval")
     peaked = peaks.summary().cuda
     assert peaked is not None
     assert peaked.train == CudaPeak(3 * GIB, 4 * GIB) and peaked.eval == CudaPeak(5 * GIB, 6 * GIB)
@@ -100,8 +96,6 @@ def test_wsl_is_detected_by_its_kernel(tmp_path: Path):
 
 def test_a_cpu_has_no_cuda_memory_but_a_resident_peak():
     peaks = PeakMemory(torch.device("cpu"))
-    peaks.begin()
-    peaks.end("train")
     assert set(peaks.sample(30, 0)) == {"rss_gb"}
     report = peaks.summary()
     assert report.cuda is None and report.rss > 10_000_000
@@ -113,16 +107,6 @@ def test_growth_of_a_long_run_is_that_of_its_second_half():
     assert grown.per_1000 == pytest.approx(1e6)
     assert 14_900 < grown.start < 15_100 and grown.end > 29_900
     assert growth(samples[:2]) is None
-
-
-def test_tensors_of_a_compiler_are_not_listed() -> None:
-    """They hold no memory, and their sizes may be symbols."""
-    mode = FakeTensorMode(shape_env=ShapeEnv())
-    real = torch.rand(7, 5)
-    fake = mode.from_tensor(real)
-    listed = largest_tensors({id(real): "real", id(fake): "fake"}, top=10**6)
-    assert {tensor["name"] for tensor in listed if tensor["name"]} == {"real"}
-    assert all(type(size) is int for tensor in listed for size in tensor["shape"])
 
 
 def test_recording_and_writing_are_a_phase(short_run: ShortRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,19 +125,25 @@ def test_blender_without_its_test_file_is_an_error(scene_folder):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d: d.pop("frames"), "no list of frames"),
-        (lambda d: d["frames"].append("x"), "no list of frames"),
-        (lambda d: d["frames"][0].update(transform_matrix=[[1, 2], [3, 4]]), "not a 4x4 pose"),
-        (lambda d: d["frames"][0].update(transform_matrix=[[0.0] * 4] * 4), "not a 4x4 pose"),
-        (lambda d: d["frames"][0].update(transform_matrix="no"), "not a 4x4 pose"),
-        (lambda d: d.update(fl_x=0.0), "no usable size"),
-        (lambda d: d.update(fl_x="wide"), "no usable size"),
-        (lambda d: d.update(w=-3), "no usable size"),
-        (lambda d: d.update(k1=float("nan")), "no usable size"),
+        (lambda d: d.pop("frames"), "no JSON with a list of frames"),
+        (lambda d: d["frames"].append("x"), "no JSON with a list of frames"),
+        (
+            lambda d: d["frames"][0].update(transform_matrix=[[1, 2], [3, 4]]),
+            "no usable pose, size or focal length",
+        ),
+        (
+            lambda d: d["frames"][0].update(transform_matrix=[[0.0] * 4] * 4),
+            "no usable pose, size or focal length",
+        ),
+        (lambda d: d["frames"][0].update(transform_matrix="no"), "no usable pose, size or focal length"),
+        (lambda d: d.update(fl_x=0.0), "no usable pose, size or focal length"),
+        (lambda d: d.update(fl_x="wide"), "no usable pose, size or focal length"),
+        (lambda d: d.update(w=-3), "no usable pose, size or focal length"),
+        (lambda d: d.update(k1=float("nan")), "no usable pose, size or focal length"),
         (lambda d: d.update(camera_model="OPENCV_FISHEYE"), "OPENCV_FISHEYE"),
-        (lambda d: d.update(is_fisheye=True), "camera model FISHEYE cannot be undistorted"),
-        (lambda d: d.update(fl_y=-40.0), "no usable size"),
-        (lambda d: (d.pop("fl_x"), d.update(camera_angle_x=math.pi)), "no usable size"),
+        (lambda d: d.update(is_fisheye=True), "camera model FISHEYE, which cannot be undistorted"),
+        (lambda d: d.update(fl_y=-40.0), "no usable pose, size or focal length"),
+        (lambda d: (d.pop("fl_x"), d.update(camera_angle_x=math.pi)), "no usable pose, size or focal length"),
     ],
 )
 def test_each_kind_of_damage_has_its_sentence(change, words, scene_folder):

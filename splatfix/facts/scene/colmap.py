@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 import smoke_trainer.data.colmap_files as rows
-from smoke_trainer.errors import SceneError
+from smoke_trainer.errors import Damage
 from splatfix.core.reading import is_regular_file, read_start
 from splatfix.facts.scene.model import FARTHEST, Camera, Points, Pose, SceneImage, bounded
 
@@ -99,11 +99,9 @@ def _told(path: Path) -> Iterator[Path]:
         raise Damaged(f"{path.name} is no file")
     try:
         yield path
-    except rows.Damage as damage:
+    except Damage as damage:
         line = f": {damage.line!r}" if damage.line else ""
         raise Damaged(f"{path.name} {damage.fault}{line}") from None
-    except SceneError:
-        raise Damaged(f"{path.name} has a line that is too long to be read") from None
 
 
 def points_of_ply(path: Path) -> int | None:
