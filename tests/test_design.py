@@ -90,7 +90,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "core": {"packaging", "msgspec", "filelock", "tomli"},
     "binaries": {"msgspec"},
     "knowledge": {"packaging", "fastjsonschema", "msgspec"},
-    "kernels": {"torch", "scipy", "pykdtree", "pynanoflann", "napf", "numpy", "triton"},
+    "kernels": {"torch", "scipy", "triton"},
     "smoke_trainer": {
         *("torch", "numpy", "PIL", "splatfix", "gsplat", "diff_gaussian_rasterization", "tensorboard", "rich")
     },

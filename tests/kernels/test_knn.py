@@ -2,8 +2,9 @@
 
 import builtins
 import math
-import threading
 import warnings
+from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import splatfix.kernels.knn as entry
-from splatfix.kernels import knn_libraries as libraries
 from splatfix.kernels import knn_search as module
-from splatfix.kernels.knn import available_engines, distCUDA2, last_engine
+from splatfix.kernels.knn import distCUDA2, last_engine
 from tests.tables import data
 
 from .scenes import KINDS, points_of
 
-ENGINES = available_engines()
+ENGINES = ["scipy", "torch"] if find_spec("scipy") else ["torch"]
 FLT_MAX = torch.finfo(torch.float32).max
 
 
@@ -49,15 +49,15 @@ def test_mean_of_three_is_exact(engine, kind, dtype):
     count=st.integers(4, 400),
     seed=st.integers(0, 2**16),
     dtype=st.sampled_from([torch.float32, torch.float64]),
-    pairs=st.sampled_from([1 << 8, 1 << 17]),
-    per_leaf=st.sampled_from([2, 64, 10**9]),
+    pairs=st.sampled_from([1 << 5, 1 << 16]),
+    candidates=st.sampled_from([2, 64, 10**9]),
 )
-def test_torch_engine_is_exact_for_any_cloud(kind, count, seed, dtype, pairs, per_leaf):
-    """With frontiers that split early or never, and with none, few or most leaves searched point by point."""
+def test_torch_engine_is_exact_for_any_cloud(kind, count, seed, dtype, pairs, candidates):
+    """With batches that split early or never, and with none, few or most leaves searched point by point."""
     points = points_of(kind, count, seed, dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CPU_PAIRS", pairs)
-        patch.setattr(module, "_MOST_PAIRS_PER_LEAF", per_leaf)
+        patch.setattr(module, "_MOST_CANDIDATES", candidates)
         result = distCUDA2(points, engine="torch")
     assert_close(result, mean_of_three(points))
 
@@ -79,30 +79,23 @@ def test_small_budget_does_not_change_the_result(engine):
     assert torch.equal(small, distCUDA2(points, engine=engine))
 
 
-def test_the_tree_counts_towards_the_budget():
-    search = module.Search(points_of("uniform", 20_000, 1), 1 << 20)
-    held = search.tree.held() + 4 * search.tree.rows.numel()
-    assert 1 << 19 < held < 1 << 20
-    assert search.budget * search.threads <= (1 << 20) - held
+def test_the_sorted_points_count_towards_the_budget():
+    points = points_of("uniform", 20_000, 1)
+    search = module._Search(points, 1 << 20, 2)
+    held = 4 * (search.rows.numel() + search.ids.numel() + sum(level.numel() for level in search.levels))
+    assert 1 << 18 < held < 1 << 20
+    assert 1 << 18 < search.most_pairs * 2 * module._BYTES_PER_PAIR <= (1 << 20) - held
 
 
-@pytest.mark.parametrize("startable", [0, 1, 9])
-def test_threads_that_cannot_be_started_are_done_without(startable, monkeypatch):
-    """As where a container's limit of processes is reached."""
+def test_points_that_are_all_equal_are_no_quadratic_work():
+    assert not distCUDA2(points_of("one point", 200_000, 1), engine="torch").any()
+
+
+def test_inference_mode_of_the_caller_does_not_matter():
     points = points_of("clustered", 3_000, 4)
-    expected = distCUDA2(points, engine="torch", budget_bytes=1 << 14)
-    started, start = [], threading.Thread.start
-
-    def limited(thread):
-        if len(started) == startable:
-            raise RuntimeError("can't start new thread")
-        started.append(thread)
-        start(thread)
-
-    torch.set_num_threads(3)
-    monkeypatch.setattr(threading.Thread, "start", limited)
-    assert torch.equal(distCUDA2(points, engine="torch", budget_bytes=1 << 14), expected)
-    assert torch.get_num_threads() == 3 and bool(started) == bool(startable)
+    with torch.inference_mode():
+        result = distCUDA2(points, engine="torch")
+    assert_close(result, mean_of_three(points))
 
 
 def test_an_error_in_a_thread_is_raised(monkeypatch):
@@ -111,81 +104,67 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
         raise ValueError("in the middle")
 
     torch.set_num_threads(3)
-    monkeypatch.setattr(module.Search, "_below", fails)
+    monkeypatch.setattr(module._Search, "_improve", fails)
     with pytest.raises(ValueError, match="in the middle"):
         distCUDA2(points_of("clustered", 3_000, 4), engine="torch", budget_bytes=1 << 14)
     assert torch.get_num_threads() == 3
 
 
-def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
+def test_scipy_out_of_memory_is_asked_for_less(monkeypatch):
     monkeypatch.setattr(module, "_warned", False)
-    true_search, requested = libraries.library_search, []
+    requested = []
 
-    def short_of_memory(engine, points):
-        answer = true_search(engine, points)
-
-        def limited(queries, k):
-            requested.append(queries.shape[0])
-            if queries.shape[0] > 400:
+    class Limited(pytest.importorskip("scipy.spatial").cKDTree):
+        def query(self, x, **options):
+            requested.append(len(x))
+            if len(x) > 400:
                 raise MemoryError
-            return answer(queries, k)
+            return super().query(x, **options)
 
-        return limited
-
-    monkeypatch.setattr(entry, "library_search", short_of_memory)
+    monkeypatch.setattr(entry, "_scipy_spatial", lambda: SimpleNamespace(cKDTree=Limited))
     points = points_of("clustered", 1500, 6)
     with pytest.warns(RuntimeWarning, match="out of memory") as observed:
-        result = distCUDA2(points, engine=ENGINES[0]) if ENGINES[0] != "torch" else pytest.skip("no library")
-    assert len(observed) == 1 and requested[0] == 1500 and max(requested[-3:]) <= 400
+        result = distCUDA2(points, engine="scipy")
+    assert len(observed) == 1 and requested == [1500, 750, 375, 375, 750, 375, 375]
     assert_close(result, mean_of_three(points))
 
 
 def test_out_of_memory_halves_the_batch_and_says_so_once(monkeypatch):
     monkeypatch.setattr(module, "_warned", False)
-    true_distance = module.box_distance
-    refused = []
+    refused, honest = [], module._sum_of_squares
 
-    def short_of_memory(boxes, a, b):
-        if a.numel() > 2000:
-            refused.append(a.numel())
+    def short_of_memory(gaps):
+        if gaps.numel() > 20_000:
+            refused.append(gaps.numel())
             raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
-        return true_distance(boxes, a, b)
+        return honest(gaps)
 
-    monkeypatch.setattr(module, "box_distance", short_of_memory)
+    monkeypatch.setattr(module, "_sum_of_squares", short_of_memory)
     points = points_of("clustered", 6000, 2)
     with pytest.warns(RuntimeWarning, match="out of memory") as observed:
         result = distCUDA2(points, engine="torch")
     assert len(refused) >= 2 and len(observed) == 1
     monkeypatch.undo()
-    assert torch.allclose(result, distCUDA2(points, engine="torch"), rtol=1e-6, atol=0)
+    assert torch.equal(result, distCUDA2(points, engine="torch"))
 
 
 def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch):
-    def broken(boxes, a, b):
+    def broken(gaps):
         raise RuntimeError("device-side assert triggered")
 
-    monkeypatch.setattr(module, "box_distance", broken)
+    monkeypatch.setattr(module, "_sum_of_squares", broken)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeError, match="device-side assert"):
             distCUDA2(points_of("uniform", 1000, 1), engine="torch")
 
 
-def test_engines_absent_are_not_claimed(monkeypatch):
-    for one in (entry, libraries):
-        monkeypatch.setattr(one, "engine_module", lambda engine: None)
-    assert available_engines() == ("torch",)
+def test_scipy_absent_is_not_claimed(monkeypatch):
+    monkeypatch.setattr(entry, "_scipy_spatial", lambda: None)
     distCUDA2(points_of("uniform", 50, 1))
     assert last_engine() == "torch"
     with pytest.raises(ValueError, match="not installed"):
         distCUDA2(points_of("uniform", 50, 1), engine="scipy")
-
-
-def test_only_torch_serves_other_devices():
-    assert available_engines("cuda") == ("torch",)
-    with pytest.raises(ValueError, match="CPU tensors only"):
-        libraries.choose_engine("scipy", torch.empty(10, 3, device="meta"))
-    assert libraries.choose_engine(None, torch.empty(10, 3, device="meta")) == "torch"
 
 
 @pytest.mark.parametrize(("shape", "dtype", "engine", "error", "says"), data(__file__)["refused"])

@@ -15,7 +15,7 @@ from smoke_trainer.record import GroupUpdates
 from smoke_trainer.renderers import TorchRenderer
 from smoke_trainer.train import evaluate, train_step
 from smoke_trainer.updates import UpdateCheck
-from splatfix.kernels import knn, knn_libraries
+from splatfix.kernels import knn
 
 
 def rates(run: Any) -> dict[str, float]:
@@ -85,15 +85,13 @@ def test_a_step_leaves_no_gradient_behind(prepared):
     assert all(rows.grad is None for rows in run.model.params.values())
 
 
-@pytest.mark.parametrize("installed", [(), ("scipy",)])
-def test_the_report_names_the_knn_engine(installed, prepared, monkeypatch):
-    if installed:
+@pytest.mark.parametrize("engine", ["torch-cpu", "scipy"])
+def test_the_report_names_the_knn_engine(engine, prepared, monkeypatch):
+    if engine == "scipy":
         pytest.importorskip("scipy.spatial")
-    honest = knn_libraries.engine_module
-    for module in (knn, knn_libraries):
-        monkeypatch.setattr(module, "engine_module", lambda name: honest(name) if name in installed else None)
-    engine = prepared().knn.implementation().engine
-    assert engine == (installed[0] if installed else "torch-cpu")
+    else:
+        monkeypatch.setattr(knn, "_scipy_spatial", lambda: None)
+    assert prepared().knn.implementation().engine == engine
 
 
 def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
