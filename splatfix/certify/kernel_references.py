@@ -53,7 +53,7 @@ class ReferenceSplats(NamedTuple):
     scales: Tensor  # [P, 3]; discs have two
     rotations: Tensor  # [P, 4] (w, x, y, z), normalized
     opacities: Tensor  # [P, 1]
-    shs: Tensor  # [P, 16, 3], of which the camera's degree is used
+    shs: Tensor  # [P, 16, 3]
 
     def each(self, change: Callable[[Tensor], Tensor]) -> ReferenceSplats:
         """Return them with a change of each tensor."""
@@ -61,32 +61,25 @@ class ReferenceSplats(NamedTuple):
 
 
 class Pinhole(NamedTuple):
-    """A camera at the origin that looks along z unless it has a pose, and what a variant draws differently."""
+    """A camera, and what a variant draws differently."""
 
     size: Tuple[int, int]  # (width, height) in pixels
-    focal: float  # pixels
+    focal: Tuple[float, float]  # pixels, across and down
+    pose: Tensor  # [4, 4], world to camera, which looks along z
     background: Tensor  # [3]
     antialiasing: bool = False  # Inria's compensation of 2024
     kernel_size: Optional[float] = None  # Mip-Splatting's low-pass in pixels^2, with its compensation
     offset: Optional[Tensor] = None  # [H, W, 2], added to the pixel centres
-    pose: Optional[Tensor] = None  # [4, 4], world to camera; not of surfels
-    aspect: float = 1.0  # the focal length down by that across
-    degree: int = 1  # of the spherical harmonics
 
     @property
     def place(self) -> Tensor:
         """Where it stands in the world, [3]."""
-        if self.pose is None:
-            return torch.zeros_like(self.background)
         return -self.pose[:3, 3] @ self.pose[:3, :3]
 
     def double(self) -> Pinhole:
         """Return the same camera in float64."""
-        values: Dict[str, Any] = self._asdict()
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                values[name] = value.double()
-        return Pinhole(**values)
+        offset = None if self.offset is None else self.offset.double()
+        return self._replace(pose=self.pose.double(), background=self.background.double(), offset=offset)
 
 
 def splats_at(
@@ -99,15 +92,12 @@ def splats_at(
     that they think it reaches; this reference does not, so the scene keeps opacities low enough that nothing beyond
     3 sigma reaches 1/255.
     """
-    (width, height), focal, focal_down = camera.size, camera.focal, camera.focal * camera.aspect
-    means, turns, dtype = splats.means, _turns(splats), splats.means.dtype
-    if camera.pose is not None:
-        turn = camera.pose[:3, :3]
-        means, turns = means @ turn.t() + camera.pose[:3, 3], turn @ turns
+    (width, height), focal, dtype = camera.size, camera.focal, splats.means.dtype
+    means, turns = _seen(camera, splats)
     x, y, depth = means.unbind(1)
     stretched = turns * splats.scales[:, None, :]
     covariance = stretched @ stretched.transpose(1, 2)
-    zero, per_x, per_y = torch.zeros_like(depth), focal / depth, focal_down / depth
+    zero, per_x, per_y = torch.zeros_like(depth), focal[0] / depth, focal[1] / depth
     rows = [per_x, zero, -per_x * x / depth, zero, per_y, -per_y * y / depth]
     jacobian = torch.stack(rows, -1).reshape(-1, 2, 3)
     sharp = jacobian @ covariance @ jacobian.transpose(1, 2)
@@ -130,7 +120,7 @@ def splats_at(
     alpha = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
     through = torch.cumprod(torch.cat([torch.ones_like(alpha[:1]), 1 - alpha]), 0)
     weights = alpha * through[:-1]
-    colors = _colors(splats, camera.place, camera.degree)
+    colors = _colors(splats, camera.place)
     image = colors[order].t() @ weights + camera.background[:, None] * through[-1]
     return image, (weights / depth[order, None]).sum(0, keepdim=True), opacity
 
@@ -145,27 +135,27 @@ def surfels_at(camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: T
     """
     (width, height), focal, dtype = camera.size, camera.focal, splats.means.dtype
     columns, rows = across.to(dtype), down.to(dtype)
-    sides = [(columns - (width - 1) / 2) / focal, (rows - (height - 1) / 2) / focal]
+    sides = [(columns - (width - 1) / 2) / focal[0], (rows - (height - 1) / 2) / focal[1]]
     rays = torch.stack([*sides, torch.ones_like(columns)], -1)  # of depth 1
-    turns, colors = _turns(splats), _colors(splats, camera.place, camera.degree)
+    (means, turns), colors = _seen(camera, splats), _colors(splats, camera.place)
     image, maps = torch.zeros(3, len(columns), dtype=dtype), torch.zeros(6, len(columns), dtype=dtype)
     through, distortion = torch.ones_like(columns), torch.zeros_like(columns)
     # of the discs in front: weights, times their depth, times its square
     sums = torch.zeros(3, len(columns), dtype=dtype)
-    for i in torch.argsort(splats.means[:, 2]).tolist():
+    for i in torch.argsort(means[:, 2]).tolist():
         normal = turns[i, :, 2]
-        if float((normal * splats.means[i]).sum().detach()) >= 0:
+        if float((normal * means[i]).sum().detach()) >= 0:
             normal = -normal
-        depth = (normal * splats.means[i]).sum() / (rays @ normal)
-        offset = (rays * depth[:, None] - splats.means[i]) @ turns[i, :, :2] / splats.scales[i, :2]
+        depth = (normal * means[i]).sum() / (rays @ normal)
+        offset = (rays * depth[:, None] - means[i]) @ turns[i, :, :2] / splats.scales[i, :2]
         axes = (turns[i, :, :2] * splats.scales[i, :2]).t()
-        on_plane = (offset.detach() @ axes + splats.means[i])[:, 2]
+        on_plane = (offset.detach() @ axes + means[i])[:, 2]
         # the box of the ellipse at 3 sigma, from the homogeneous pixel coordinates of its axes and center
-        points = torch.cat([axes, splats.means[i][None]])
+        points = torch.cat([axes, means[i][None]])
         weights = torch.tensor([9.0, 9.0, -1.0], dtype=dtype)
         scale = (weights * points[:, 2] ** 2).sum()
-        middle_x = focal * (weights * points[:, 0] * points[:, 2]).sum() / scale + (width - 1) / 2
-        middle_y = focal * (weights * points[:, 1] * points[:, 2]).sum() / scale + (height - 1) / 2
+        middle_x = focal[0] * (weights * points[:, 0] * points[:, 2]).sum() / scale + (width - 1) / 2
+        middle_y = focal[1] * (weights * points[:, 1] * points[:, 2]).sum() / scale + (height - 1) / 2
         low_pass = 2 * ((columns - middle_x) ** 2 + (rows - middle_y) ** 2)
         squared = (offset**2).sum(-1)
         depth = torch.where(squared <= low_pass, depth, on_plane)
@@ -183,17 +173,19 @@ def surfels_at(camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: T
     return torch.cat([image + camera.background[:, None] * through, maps, distortion[None]])
 
 
-def _turns(splats: ReferenceSplats) -> Tensor:
-    """Return rotation matrices [P, 3, 3]: I + 2 w K + 2 K K, where K is the cross product with (x, y, z)."""
+def _seen(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
+    """Return positions [P, 3] and rotation matrices [P, 3, 3] in front of a camera; before its pose, I + 2 w K + 2 K K where K is
+    the cross product with (x, y, z)."""
     w, x, y, z = splats.rotations.unbind(-1)
-    zero = torch.zeros_like(w)
+    zero, turn = torch.zeros_like(w), camera.pose[:3, :3]
     cross = torch.stack([zero, -z, y, z, zero, -x, -y, x, zero], -1).reshape(-1, 3, 3)
-    return torch.eye(3, dtype=w.dtype) + 2 * w[:, None, None] * cross + 2 * cross @ cross
+    turns = torch.eye(3, dtype=w.dtype) + 2 * w[:, None, None] * cross + 2 * cross @ cross
+    return splats.means @ turn.t() + camera.pose[:3, 3], turn @ turns
 
 
-def _colors(splats: ReferenceSplats, place: Tensor, degree: int) -> Tensor:
-    """Return spherical harmonics up to degree 1 or 3 seen from a place, [P, 3]; never below 0 in the scenes that are drawn. Signs
-    and order are those of 3DGS, factors the square roots of real harmonics."""
+def _colors(splats: ReferenceSplats, place: Tensor) -> Tensor:
+    """Return spherical harmonics up to degree 3 seen from a place, [P, 3]; never below 0 in the scenes that are drawn. Signs and
+    order are those of 3DGS, factors the square roots of real harmonics."""
     x, y, z = torch.nn.functional.normalize(splats.means - place).t()[:, :, None]
     pi = math.pi
     first, second, third = math.sqrt(3 / pi) / 2, math.sqrt(15 / pi) / 2, math.sqrt(35 / (2 * pi)) / 4
@@ -216,8 +208,7 @@ def _colors(splats: ReferenceSplats, place: Tensor, degree: int) -> Tensor:
         outer / 2 * z * (x * x - y * y),
         -third * x * (x * x - 3 * y * y),
     ]
-    used = torch.stack(basis[: (degree + 1) ** 2], 1)  # [P, K, 1]
-    return 0.5 + (used * splats.shs[:, : used.shape[1]]).sum(1)
+    return 0.5 + (torch.stack(basis, 1) * splats.shs).sum(1)
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
@@ -251,14 +242,10 @@ def measured(
     )
     return {
         "outcome": "met" if right and not detail else "failed",
-        "value_error": finite(value),
+        # JSON has no infinity
+        "value_error": value if math.isfinite(value) else None,
         "value_allowed": allowed,
-        "gradient_error": finite(gradient),
+        "gradient_error": gradient if gradient is None or math.isfinite(gradient) else None,
         "gradient_allowed": gradient_allowed,
         "detail": detail,
     }
-
-
-def finite(number: Optional[float]) -> Optional[float]:
-    """Return a number for JSON, which has no infinity: None."""
-    return number if number is None or math.isfinite(number) else None
