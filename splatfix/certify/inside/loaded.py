@@ -12,8 +12,7 @@ import json
 import os
 import re
 import sys
-import sysconfig
-from typing import Dict, Iterator
+from typing import Dict
 
 VARIABLE = "SPLATFIX_LOADED"
 
@@ -32,29 +31,19 @@ def write(folder: str) -> None:
         file = getattr(module, "__file__", None)
         if isinstance(file, str):
             modules[name] = _real(file)
-    paths = sysconfig.get_paths()
-    document = {
-        "path": [os.path.realpath(folder) for folder in sys.path if os.path.isdir(folder)],
-        "python": sorted({os.path.realpath(paths[name]) for name in ("stdlib", "platstdlib")}),
-        "modules": modules,
-        "libraries": sorted(mapped()),
-    }
-    path = os.path.join(folder, f"loaded-{os.getpid()}.json")
-    with open(path + ".partial", "w", encoding="utf-8") as file:
-        json.dump(document, file)
-    os.replace(path + ".partial", path)
-
-
-def mapped() -> Iterator[str]:
-    """Native files that this process holds; none on a system that does not tell, where modules name theirs."""
+    libraries = set()
     try:
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-            paths = {line.split(None, 5)[-1].rstrip("\n") for line in file if "/" in line}
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            paths = {line.split(None, 5)[-1].rstrip("\n") for line in maps if "/" in line}
     except OSError:
-        return
+        paths = set()  # a system that does not tell, where modules name theirs
     for path in paths:
         if re.search(r"\.(so|pyd)(\.[\d.]+)?$", path):
-            yield _real(path)
+            libraries.add(_real(path))
+    path = os.path.join(folder, f"loaded-{os.getpid()}.json")
+    with open(path + ".partial", "w", encoding="utf-8") as file:
+        json.dump({"modules": modules, "libraries": sorted(libraries)}, file)
+    os.replace(path + ".partial", path)
 
 
 @functools.lru_cache(maxsize=None)
