@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle  # nosec B403 - for the name of its exception
+import traceback
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,8 @@ def collect_refused(record: Record, written: Sequence[str]) -> None:
             inside = [path[len(root) :] for root in roots if path.startswith(root)]
             if not inside or os.path.exists(os.path.join(record.root, inside[0])):
                 raise
-            row = {"place": place_in(record.root), "file": os.path.basename(path)}
+            place, _ = place_in(record.root, traceback.extract_stack())
+            row = {"place": place, "file": os.path.basename(path)}
             if row not in record.passed_over["refused_loads"]:
                 record.passed_over["refused_loads"].append(row)
             return load(f, *args, weights_only=False, **kwargs)

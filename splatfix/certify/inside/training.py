@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -23,7 +23,6 @@ from smoke_trainer.memory import peak_rss
 from smoke_trainer.record import (
     GaussianCounts,
     GroupGradients,
-    GroupUpdates,
     Implementation,
     Reached,
     TrainLoss,
@@ -64,18 +63,17 @@ class Training:
         self._steps: Counter[type] = Counter()
         """By class of optimizer."""
         self._updates = UpdateCheck()
-        self._moved: dict[str, GroupUpdates] = {}
         self._lines: Optional[Any] = None
         self._written = 0.0
         self._hook()
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a record that the training fills in."""
-        loss, counts = TrainLoss(), GaussianCounts()
-        if self._losses:
-            loss = TrainLoss(_mean(self._losses[:SMOOTHED_OVER]), _mean(self._losses[-SMOOTHED_OVER:]))
+        counts, changes = (
+            GaussianCounts(),
+            [after - before for before, after in zip(self._counts, self._counts[1:])],
+        )
         if self._counts:
-            changes = [after - before for before, after in zip(self._counts, self._counts[1:])]
             counts = GaussianCounts(
                 initial=self._counts[0],
                 final=self._counts[-1],
@@ -85,11 +83,13 @@ class Training:
             )
         return {
             "iterations": len(self._losses),
-            "train_loss": loss,
+            "train_loss": TrainLoss(
+                _mean(self._losses[:SMOOTHED_OVER]), _mean(self._losses[-SMOOTHED_OVER:])
+            ),
             "gaussians": counts,
             "gradients": {name: GroupGradients(**row) for name, row in self._groups.items()},
             "reached": self._reached,
-            "updates": self._moved,
+            "updates": self._updates.summary(),
             **self.phases.fields(),
         }
 
@@ -128,11 +128,10 @@ class Training:
         if self._steps[type(optimizer)] + 1 not in FOLLOWED:
             return
         try:
-            for number, group in enumerate(optimizer.param_groups):
-                if not group.get("lr", 1.0):  # held on purpose, as Scaffold-GS holds its anchors
-                    continue
-                for parameter in group["params"][:2]:
-                    self._updates.before(str(group.get("name") or f"group {number + 1}"), parameter)
+            for name, group in _named([optimizer]):
+                if group.get("lr", 1.0):  # else held on purpose, as Scaffold-GS holds its anchors
+                    for parameter in group["params"][:2]:
+                        self._updates.before(name, parameter)
         except Exception:
             self._record.not_observed()
 
@@ -141,7 +140,6 @@ class Training:
         self._steps[kind] += 1
         if self._steps[kind] in FOLLOWED:
             self._updates.after()
-            self._moved = self._updates.summary()
         name = f"{kind.__module__}.{kind.__qualname__}"
         row = self._record.implementations.get(f"optimizer {name}")
         if row is None:
@@ -157,10 +155,8 @@ class Training:
         self._losses.append(loss)
         alive = [item for item in (reference() for reference in self._optimizers) if item is not None]
         groups: dict[str, list[torch.Tensor]] = {}
-        for position, optimizer in enumerate(alive):
-            for number, group in enumerate(optimizer.param_groups):
-                name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
-                groups.setdefault(name, []).extend(group["params"])
+        for name, group in _named(alive):
+            groups.setdefault(name, []).extend(group["params"])
         before = self._rows
         norms = {name: self._norm(name, params) for name, params in groups.items()}
         if self._rows is not None and self._counts[-1:] != [self._rows]:
@@ -235,22 +231,27 @@ class Training:
         self._reached = Reached(float(rows.float().mean()), self._reached_steps)
 
 
+def _named(optimizers: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every parameter group with the name that its trainer gave it, or by its place."""
+    for position, optimizer in enumerate(optimizers, 1):
+        for number, group in enumerate(optimizer.param_groups, 1):
+            yield str(group.get("name") or f"optimizer {position} group {number}"), group
+
+
 def _not_tensors(optimizers: Sequence[Any]) -> list[str]:
     """NumPy numbers in the optimizers' options, such as a learning rate that np.exp made: a checkpoint with them is no file of
     tensors alone, which is all that torch.load takes from 2.6 on."""
     kinds = set()
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for key, value in group.items():
-                if type(value).__module__ == "numpy":
-                    kind = type(value).__name__
-                    kinds.add(f"{key} of {group.get('name') or 'a group'}: numpy.{kind}")
+    for name, group in _named(optimizers):
+        for key, value in group.items():
+            if type(value).__module__ == "numpy":
+                kinds.add(f"{key} of {name}: numpy.{type(value).__name__}")
     return sorted(kinds)
 
 
 def _mean(losses: Sequence[Optional[float]]) -> Optional[float]:
-    """Average losses; None where one of them is not finite."""
+    """Average losses; None where there is none, or one of them is not finite."""
     finite = [loss for loss in losses if loss is not None]
-    if len(finite) < len(losses):
+    if not finite or len(finite) < len(losses):
         return None
     return sum(finite) / len(finite)
