@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
+import operator
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Sequence, Tuple
 
 import torch
@@ -35,8 +36,8 @@ VIEWS_OF_ONE_TILE = ((FEW, (16, 16)),)
 """The branch of 3dgs-mcmc cuts Gaussians closer than 3 sigma: its picture is no larger than a tile."""
 DISCS_ON_A_CPU = ((FEW, (40, 32)), (1025, (80, 60)))
 """PyTorch's take ten times as long."""
-PIXELS = 24
-"""Of an image, that are compared."""
+PIXELS = 16
+"""Of an image, of which those are compared where single precision does not decide otherwise than double."""
 NO_REFERENCE = {"view2gaussian_precomp", "require_coord", "triangles_points"}
 """Arguments and settings that only variants have which are called and not compared: GOF, RaDe-GS, triangles."""
 Results = Iterator[Tuple[str, Dict[str, Any]]]
@@ -112,18 +113,9 @@ class View(NamedTuple):
     splats: ReferenceSplats
     across: Tensor  # [S] columns
     down: Tensor  # [S] rows
-    near: Tensor  # [P], the Gaussians that reach one of these pixels
     weights: Tensor  # [C, S], in the sum whose gradients are compared
-    parts: Sequence[Tuple[int, int, float]] = ((0, 3, 1.0), (3, 4, 1.0))
-    """Channels that are compared together, from and to, and how much their error counts: color, and the inverse depth."""
-
-    def error(self, actual: Tensor, expected: Tensor) -> float:
-        """Return the largest error of the parts that a variant gives."""
-        errors = []
-        for first, last, share in self.parts:
-            if first < len(actual):
-                errors.append(share * relative_error(actual[first:last], expected[first:last]))
-        return max(errors)
+    shares: Sequence[float]
+    """How much the error of each channel counts: of color, and of the inverse depth or of discs' maps."""
 
 
 class Rasterizer:
@@ -198,13 +190,10 @@ class Rasterizer:
             image = torch.cat([image, drawn[2]])
         return image[:, view.down.to(image.device), view.across.to(image.device)], radii
 
-    def reference(self, view: View, splats: ReferenceSplats) -> Tensor:
-        """Return what :meth:`draw` is to give, in float64."""
-        camera = view.camera.double()
-        near = _of_length_one(splats).each(lambda item: item[view.near])
-        if self.discs:
-            return surfels_at(camera, near, view.across, view.down)
-        return torch.cat(splats_at(camera, near, view.across, view.down)[:2])
+    def expected(self, view: View, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
+        """Return what :meth:`draw` is to give, in float64, and the opacity of each Gaussian there."""
+        reference = surfels_at if self.discs else splats_at
+        return reference(view.camera.double(), _of_length_one(splats), view.across, view.down)
 
     def compare(self, view: View) -> Dict[str, Any]:
         """Draw a view and compare it at its pixels, with the gradient of every input; densification must get one too."""
@@ -217,18 +206,19 @@ class Rasterizer:
         if self.no_reference:
             torch.autograd.backward(actual.sum())
             return _only_finite(actual, [*given, means2d])
-        expected = self.reference(view, exact)
+        expected, _ = self.expected(view, exact)
         channels = len(view.weights)
         torch.autograd.backward((actual[:channels] * view.weights.to(self.device)).sum())
         torch.autograd.backward((expected[:channels] * view.weights.double()).sum())
-        value = view.error(actual, expected)
+        errors = list(map(relative_error, actual, expected))
         if len(means2d) == FEW:
             # as held-out views are drawn, and where a variant has it with the compensation of opacity
-            camera = view.camera._replace(antialiasing="antialiasing" in self.fields)
-            view = view._replace(camera=camera)
+            compensated = view.camera._replace(antialiasing="antialiasing" in self.fields)
+            view = view._replace(camera=compensated)
             with torch.no_grad():
-                actual, _ = self.draw(view, given, means2d)
-                value = max(value, view.error(actual, self.reference(view, exact)))
+                again = map(relative_error, self.draw(view, given, means2d)[0], self.expected(view, exact)[0])
+            errors = list(map(max, errors, again))
+        value = max(map(operator.mul, errors, view.shares))
         allowed, gradient_allowed = 5e-5, 5e-4
         if self.plain:
             allowed, gradient_allowed = 1e-5, 1e-4
@@ -267,7 +257,7 @@ class Gsplat(Rasterizer):
     def call(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
         """Return color [3, H, W] and radii [P] of one camera; ``means2d`` gets the gradient that densification goes by."""
         width, height = camera.size
-        across, down = camera.focal
+        across, down = camera.focal.tolist()
         intrinsics = torch.tensor([[across, 0, width / 2], [0, down, height / 2], [0, 0, 1]])
         colors, _, meta = importlib.import_module("gsplat").rasterization(
             splats.means,
@@ -304,16 +294,16 @@ def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> View:
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(*shape, generator=generator)
 
-    (width, height), focal = size, (0.8 * size[0], 1.0 * size[0])
+    (width, height), focal = size, torch.tensor([0.8, 1.0]) * size[0]
     depth = uniform(3.5, 5.0, count, 1)
-    middles = uniform(-0.5, 0.5, count, 2) * torch.tensor(size) / torch.tensor(focal)
+    middles = uniform(-0.5, 0.5, count, 2) * torch.tensor(size) / focal
     # so that a dozen overlap in each pixel
     pixels = math.sqrt(0.3 * width * height / count)
     scales = (uniform(0.33, 1.67, count, 3) * pixels * depth / focal[0]).clamp_max(0.4)
     turns = torch.randn(count, 4, generator=generator)
     if variant.discs:
         # half turned away from the camera: single precision says little of those seen edge-on
-        scales, turns = scales[:, :2], torch.cat([torch.ones(count, 1), 0.2 * turns[:, 1:]], 1)
+        scales, turns = scales[:, :2], torch.cat([torch.ones(count, 1), uniform(-0.25, 0.25, count, 3)], 1)
     pose = torch.tensor([[0.0, 1, 0, 0.5], [0, 0, 1, -0.25], [1, 0, 0, 1], [0, 0, 0, 1]])
     # by the quaternion (1, 1, 1, 1) / 2, which turns as the pose's inverse
     w, x, y, z = turns.unbind(1)
@@ -332,38 +322,22 @@ def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> View:
     if "kernel_size" in variant.fields and "subpixel_offset" in variant.fields:
         camera = camera._replace(kernel_size=0.1, offset=uniform(-0.5, 0.5, height, width, 2))
 
-    candidates = PIXELS // 2 if variant.discs and count > FEW else 4 * PIXELS
-    places = (uniform(0.0, 1.0, candidates, 2) * torch.tensor(size)).long()
+    # at odd places: the first column and row of a tile belong to Gaussians that end a pixel before it
+    places = 2 * (uniform(0.0, 1.0, PIXELS, 2) * (torch.tensor(size) // 2)).long() + 1
     across, down = places.unbind(1)
-    # the Gaussians that some pixel lies within 4 sigma of, and more
-    reach = 2.0 + 4.0 * focal[1] * splats.scales.max(1).values / depth[:, 0]
-    centres = middles * torch.tensor(focal) + (torch.tensor(size) - 1) / 2
-    near = torch.zeros(count, dtype=torch.bool)
-    for place in places:
-        near |= (centres - place).abs().max(1).values < reach
-    single = splats.each(lambda item: item[near])
-    exact = single.each(Tensor.double)
-    channels, parts = 3, View._field_defaults["parts"]
+    weights, shares = torch.randn(3, PIXELS, generator=generator), [1.0] * 4
     if variant.discs:
-        # the distortion is small, a difference of large numbers in single precision: only of few
-        channels, parts = 10, ((0, 3, 1.0), (3, 9, 1.0))
-        if count == FEW:
-            parts = (*parts, (9, 10, 0.01))
-        rounded = surfels_at(camera, single, across, down)
-        right = surfels_at(camera.double(), exact, across, down)
-        good = torch.ones(candidates, dtype=torch.bool)
-        for some in (slice(3), slice(3, 9)):
-            good &= ((rounded[some] - right[some]).abs() < 1e-3 * right[some].abs().max()).all(0)
-    else:
-        # no opacity is nearly the faintest, and light passes
-        opacity = splats_at(camera.double(), exact, across, down)[2]
-        drawn = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
-        good = ((opacity / FAINTEST - 1).abs() >= 1e-3).all(0) & ((1 - drawn).prod(0) > 1e-3)
-    across, down = across[good][:PIXELS], down[good][:PIXELS]
-    weights = torch.randn(channels, len(across), generator=generator)
-    if len(parts) == 3:
+        weights, shares = torch.randn(10, PIXELS, generator=generator), [1.0] * 9
+    if variant.discs and count == FEW:
+        # the distortion is small, a difference of large numbers in single precision
         weights[9] *= 100.0
-    return View(camera, splats, across, down, near, weights, parts)
+        shares.append(0.01)
+    view = View(camera, splats, across, down, weights, shares)
+    # no opacity is nearly the faintest, and light passes
+    _, opacity = variant.expected(view, splats.each(Tensor.double))
+    drawn = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
+    good = ((opacity / FAINTEST - 1).abs() >= 1e-3).all(0) & ((1 - drawn).prod(0) > 1e-3)
+    return view._replace(across=across[good], down=down[good], weights=weights[:, good])
 
 
 def _of_length_one(splats: ReferenceSplats) -> ReferenceSplats:
@@ -373,7 +347,7 @@ def _of_length_one(splats: ReferenceSplats) -> ReferenceSplats:
 
 def _settings(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
     """Return every setting of the variants, by name, as their own trainers fill it."""
-    (width, height), (across, down), pose = camera.size, camera.focal, camera.pose
+    (width, height), (across, down), pose = camera.size, camera.focal.tolist(), camera.pose
     tan_x, tan_y, near, far = width / (2 * across), height / (2 * down), 0.01, 100.0
     projection = torch.zeros(4, 4)
     projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
