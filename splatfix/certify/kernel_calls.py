@@ -30,12 +30,8 @@ from splatfix.certify.kernel_references import (
 )
 
 FEW = 30
-VIEWS = ((FEW, (40, 32)), (1025, (257, 131)), (4099, (320, 240)), (100_003, (960, 540)))
-"""Gaussians, and (width, height) of the image: few and small ones, and beyond what a kernel may do otherwise for these."""
-VIEWS_OF_ONE_TILE = ((FEW, (16, 16)),)
-"""The branch of 3dgs-mcmc cuts Gaussians closer than 3 sigma: its picture is no larger than a tile."""
-DISCS_ON_A_CPU = ((FEW, (40, 32)), (1025, (80, 60)))
-"""PyTorch's take ten times as long."""
+VIEWS = ((FEW, (16, 16)), (1025, (129, 67)), (4099, (320, 240)), (100_003, (960, 540)))
+"""Gaussians, and (width, height) of the image: few in a single tile, and beyond what a kernel may do otherwise for these."""
 PIXELS = 16
 """Of an image, of which those are compared where single precision does not decide otherwise than double."""
 NO_REFERENCE = {"view2gaussian_precomp", "require_coord", "triangles_points"}
@@ -137,9 +133,11 @@ class Rasterizer:
         self.discs = kernel.__name__ == "diff_surfel_rasterization"
         self.no_reference = not NO_REFERENCE.isdisjoint((*self.arguments, *self.fields))
         if hasattr(getattr(kernel, "_C", None), "compute_relocation"):
-            self.views = VIEWS_OF_ONE_TILE
+            self.views = VIEWS[
+                :1
+            ]  # the branch of 3dgs-mcmc cuts Gaussians closer than 3 sigma at the border of a tile
         elif self.discs and plain and device == "cpu":
-            self.views = DISCS_ON_A_CPU
+            self.views = VIEWS[:2]  # PyTorch's discs take ten times as long
 
     def call(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
         """Return color [3, H, W], radii, and what else a variant gives."""

@@ -86,9 +86,9 @@ def distances_of_a_hundred_thousand(points: torch.Tensor) -> torch.Tensor:
         # as a search inside batches gives
         ("knn", module(distCUDA2=lambda points: knn.distCUDA2(points) * 1.2), "of 700 points"),
         ("knn", module(distCUDA2=distances_of_a_hundred_thousand), "of 100003 points"),
-        ("rasterizer", rasterizer_with(color=halved_gradients), "of 30 Gaussians at 40 x 32"),
-        ("rasterizer", rasterizer_with(means2D=torch.Tensor.detach), "of 30 Gaussians at 40 x 32; means2D"),
-        ("rasterizer", rasterizer_with(scales=halved_of_many), "of 1025 Gaussians at 257 x 131"),
+        ("rasterizer", rasterizer_with(color=halved_gradients), "of 30 Gaussians at 16 x 16"),
+        ("rasterizer", rasterizer_with(means2D=torch.Tensor.detach), "of 30 Gaussians at 16 x 16; means2D"),
+        ("rasterizer", rasterizer_with(scales=halved_of_many), "of 1025 Gaussians at 129 x 67"),
     ],
 )
 def test_wrong_kernel_fails(kernel: str, wrong: types.ModuleType, size: str) -> None:
