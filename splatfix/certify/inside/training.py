@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 
-from smoke_trainer.memory import peak_rss
+from smoke_trainer.memory import resident
 from smoke_trainer.record import (
     GaussianCounts,
     GroupGradients,
@@ -167,7 +167,7 @@ class Training:
             "iteration": len(self._losses),
             "loss": loss,
             "gaussians": self._rows,
-            "rss_gb": round((peak_rss() or 0) / GIB, 4),
+            "rss_gb": round((resident() or 0) / GIB, 4),
             "ms": self.phases.passed(grown=before is not None and before != self._rows),
             "gradients": norms,
         }
