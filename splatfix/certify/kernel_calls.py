@@ -133,9 +133,8 @@ class Rasterizer:
         self.discs = kernel.__name__ == "diff_surfel_rasterization"
         self.no_reference = not NO_REFERENCE.isdisjoint((*self.arguments, *self.fields))
         if hasattr(getattr(kernel, "_C", None), "compute_relocation"):
-            self.views = VIEWS[
-                :1
-            ]  # the branch of 3dgs-mcmc cuts Gaussians closer than 3 sigma at the border of a tile
+            # the branch of 3dgs-mcmc cuts Gaussians closer than 3 sigma at the border of a tile
+            self.views = VIEWS[:1]
         elif self.discs and plain and device == "cpu":
             self.views = VIEWS[:2]  # PyTorch's discs take ten times as long
 
@@ -299,13 +298,10 @@ def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> View:
     pixels = math.sqrt(0.3 * width * height / count)
     scales = (uniform(0.33, 1.67, count, 3) * pixels * depth / focal[0]).clamp_max(0.4)
     turns = torch.randn(count, 4, generator=generator)
+    pose = torch.tensor([[0.0, 1, 0, 0.5], [0, 0, 1, -0.25], [1, 0, 0, 1], [0, 0, 0, 1]])
     if variant.discs:
         # half turned away from the camera: single precision says little of those seen edge-on
-        scales, turns = scales[:, :2], torch.cat([torch.ones(count, 1), uniform(-0.25, 0.25, count, 3)], 1)
-    pose = torch.tensor([[0.0, 1, 0, 0.5], [0, 0, 1, -0.25], [1, 0, 0, 1], [0, 0, 0, 1]])
-    # by the quaternion (1, 1, 1, 1) / 2, which turns as the pose's inverse
-    w, x, y, z = turns.unbind(1)
-    turns = torch.stack([w - x - y - z, w + x - y + z, w + x + y - z, w - x + y + z], 1)
+        scales, turns = scales[:, :2], 1.0 + uniform(-0.3, 0.3, count, 4)
     # small enough that no color is below 0
     harmonics = uniform(-1.0, 1.0, count, 15, 3) * torch.tensor([0.15] * 3 + [0.03] * 12)[:, None]
     splats = ReferenceSplats(
@@ -317,7 +313,7 @@ def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> View:
         torch.cat([uniform(-0.9, 1.5, count, 1, 3), harmonics], 1),
     )
     camera = Pinhole(size, focal, pose, torch.tensor([0.2, 0.4, 0.6]))
-    if "kernel_size" in variant.fields and "subpixel_offset" in variant.fields:
+    if "subpixel_offset" in variant.fields:  # Mip-Splatting
         camera = camera._replace(kernel_size=0.1, offset=uniform(-0.5, 0.5, height, width, 2))
 
     # at odd places: the first column and row of a tile belong to Gaussians that end a pixel before it

@@ -50,7 +50,6 @@ class Record:
             "unloadable": [],
             "weights": [],
             "refused_loads": [],
-            "not_tensors": [],
             "declared_operators": False,
         }
         self._pid = os.getpid()

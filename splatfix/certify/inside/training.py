@@ -161,8 +161,6 @@ class Training:
         norms = {name: self._norm(name, params) for name, params in groups.items()}
         if self._rows is not None and self._counts[-1:] != [self._rows]:
             self._counts.append(self._rows)
-        if not self._record.passed_over["not_tensors"]:
-            self._record.passed_over["not_tensors"] = _not_tensors(alive)
         line: dict[str, Any] = {
             "iteration": len(self._losses),
             "loss": loss,
@@ -236,17 +234,6 @@ def _named(optimizers: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for position, optimizer in enumerate(optimizers, 1):
         for number, group in enumerate(optimizer.param_groups, 1):
             yield str(group.get("name") or f"optimizer {position} group {number}"), group
-
-
-def _not_tensors(optimizers: Sequence[Any]) -> list[str]:
-    """NumPy numbers in the optimizers' options, such as a learning rate that np.exp made: a checkpoint with them is no file of
-    tensors alone, which is all that torch.load takes from 2.6 on."""
-    kinds = set()
-    for name, group in _named(optimizers):
-        for key, value in group.items():
-            if type(value).__module__ == "numpy":
-                kinds.add(f"{key} of {name}: numpy.{type(value).__name__}")
-    return sorted(kinds)
 
 
 def _mean(losses: Sequence[Optional[float]]) -> Optional[float]:
