@@ -30,7 +30,12 @@ from splatfix.certify.kernel_references import (
 )
 
 FEW = 30
-VIEWS = ((FEW, (16, 16)), (1025, (129, 67)), (4099, (320, 240)), (100_003, (960, 540)))
+VIEWS: Sequence[Tuple[int, Tuple[int, int]]] = (
+    (FEW, (16, 16)),
+    (1025, (129, 67)),
+    (4099, (320, 240)),
+    (100_003, (960, 540)),
+)
 """Gaussians, and (width, height) of the image: few in a single tile, and beyond what a kernel may do otherwise for these."""
 PIXELS = 16
 """Of an image, of which those are compared where single precision does not decide otherwise than double."""

@@ -83,8 +83,8 @@ class Pinhole(NamedTuple):
 
     def double(self) -> Pinhole:
         """Return the same camera in float64."""
-        values = [value.double() if isinstance(value, Tensor) else value for value in self]
-        return Pinhole(*values)
+        tensors = {name: value for name, value in self._asdict().items() if isinstance(value, Tensor)}
+        return self._replace(**{name: value.double() for name, value in tensors.items()})
 
 
 def splats_at(

@@ -75,7 +75,7 @@ def land(memory: Callable[[], int]) -> None:
             begin(thread)
 
     # a mode holds for one thread; loaders of images use several
-    _replace(threading.Thread, "_bootstrap_inner", begin_with_it)
+    replace_call(threading.Thread, "_bootstrap_inner", begin_with_it)
     _replace_devices()
     _replace_cuda(memory)
     _replace_half_precision()
@@ -83,12 +83,12 @@ def land(memory: Callable[[], int]) -> None:
     def load_here(load: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(f, "cpu" if map_location is None else here(map_location), *args, **kwargs)
 
-    _replace(torch, "load", load_here)
+    replace_call(torch, "load", load_here)
     # it would ask of these stand-ins what only a GPU can answer, as that of torch 2.13 does
     torch.compile = lambda model=None, **_: (lambda function: function) if model is None else model  # type: ignore[assignment]
 
 
-def _replace(owner: Any, name: str, call: Callable[..., Any]) -> None:
+def replace_call(owner: Any, name: str, call: Callable[..., Any]) -> None:
     """Replace a function by one that is given the original, and after it the arguments."""
     original = getattr(owner, name)
 
@@ -119,7 +119,7 @@ def _replace_devices() -> None:
     def begin_here(begin: Any, context: Any, device: Any) -> None:
         begin(context, torch.device(here(device)))
 
-    _replace(_device.DeviceContext, "__init__", begin_here)
+    replace_call(_device.DeviceContext, "__init__", begin_here)
     generator = torch.Generator
 
     class Generator(type(generator)):  # type: ignore[misc]
@@ -132,7 +132,7 @@ def _replace_devices() -> None:
     torch.Generator = Generator("Generator", (), {})  # type: ignore[misc]
     for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
         setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
-    _replace(torch, "set_default_tensor_type", lambda choose, kind: choose(here(kind)))
+    replace_call(torch, "set_default_tensor_type", lambda choose, kind: choose(here(kind)))
 
 
 class _InOrder:
@@ -238,9 +238,11 @@ def _replace_half_precision() -> None:
         kwargs.pop("fused", None)
         begin(*args, **kwargs)
 
-    _replace(torch.amp.autocast_mode.autocast, "__init__", autocast_off)
+    replace_call(torch.amp.autocast_mode.autocast, "__init__", autocast_off)
     for scaler in {getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler} - {None}:
-        _replace(scaler, "__init__", scaling_off)
+        replace_call(scaler, "__init__", scaling_off)
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 4):
         for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            _replace(optimizer, "__init__", without_fused)  # fused kernels for the CPU came with torch 2.4
+            replace_call(
+                optimizer, "__init__", without_fused
+            )  # fused kernels for the CPU came with torch 2.4

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from typing import Dict
+from typing import Any, Dict
 
 VARIABLE = "SPLATFIX_LOADED"
 
@@ -21,11 +21,11 @@ def at_exit() -> None:
     """Have this process write what it loaded when it ends."""
     folder = os.environ.get(VARIABLE)
     if folder:
-        atexit.register(write, folder)
+        atexit.register(write_loaded, folder)
 
 
-def write(folder: str) -> None:
-    """Write ``loaded-PID.json``, whole or not at all."""
+def write_loaded(folder: str) -> None:
+    """Write ``loaded-PID.json``."""
     modules: Dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -40,9 +40,14 @@ def write(folder: str) -> None:
     for path in paths:
         if re.search(r"\.(so|pyd)(\.[\d.]+)?$", path):
             libraries.add(_real(path))
-    path = os.path.join(folder, f"loaded-{os.getpid()}.json")
+    document = {"modules": modules, "libraries": sorted(libraries)}
+    write_whole(os.path.join(folder, f"loaded-{os.getpid()}.json"), document)
+
+
+def write_whole(path: str, document: Dict[str, Any]) -> None:
+    """Write JSON whole or not at all."""
     with open(path + ".partial", "w", encoding="utf-8") as file:
-        json.dump({"modules": modules, "libraries": sorted(libraries)}, file)
+        json.dump(document, file)
     os.replace(path + ".partial", path)
 
 

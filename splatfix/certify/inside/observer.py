@@ -84,14 +84,10 @@ class Record:
         )
 
     def write(self) -> None:
-        """Write ``observed-PID.json`` whole or not at all. A process that only forks off the trainer writes none."""
-        if os.getpid() != self._pid:
-            return
-        document = {"argv": sys.argv, "record": dataclasses.asdict(self.measured()), **self.passed_over}
-        path = os.path.join(self.out, f"observed-{self._pid}.json")
-        with open(path + ".partial", "w", encoding="utf-8") as file:
-            json.dump(document, file)
-        os.replace(path + ".partial", path)
+        """Write ``observed-PID.json``. A process that only forks off the trainer writes none."""
+        if os.getpid() == self._pid:
+            document = {"argv": sys.argv, "record": dataclasses.asdict(self.measured()), **self.passed_over}
+            loaded.write_whole(os.path.join(self.out, f"observed-{self._pid}.json"), document)
 
 
 def start(record: Record, configuration: dict[str, Any]) -> None:

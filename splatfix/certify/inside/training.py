@@ -5,7 +5,6 @@ Each backward pass is one line of ``metrics.jsonl``. Imports torch: loaded once 
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -28,6 +27,7 @@ from smoke_trainer.record import (
     TrainLoss,
 )
 from smoke_trainer.updates import UpdateCheck
+from splatfix.certify.inside.cuda_on_cpu import replace_call
 from splatfix.certify.inside.importing import file_of
 from splatfix.certify.inside.phases import Phases
 
@@ -94,12 +94,9 @@ class Training:
         }
 
     def _hook(self) -> None:
-        tensor: Any = torch.Tensor
-        optimizer: Any = torch.optim.Optimizer
-        backward, begin, inside = tensor.backward, optimizer.__init__, False
+        inside = False
 
-        @functools.wraps(backward)
-        def backward_seen(this: Any, *args: Any, **kwargs: Any) -> Any:
+        def backward_seen(backward: Any, this: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal inside
             if inside:  # torch hands a call on to its own wrapped name where a mode is active
                 return backward(this, *args, **kwargs)
@@ -113,15 +110,15 @@ class Training:
                 self._passed(this.detach())
             return done
 
-        @functools.wraps(begin)
-        def begin_seen(this: Any, *args: Any, **kwargs: Any) -> None:
+        def begin_seen(begin: Any, this: Any, *args: Any, **kwargs: Any) -> None:
             begin(this, *args, **kwargs)
             # held by nothing of ours: a trainer may make another optimizer, and drop this one with its parameters
             self._optimizers.append(weakref.ref(this))
             this.register_step_pre_hook(lambda stepped, *_: self._before_step(stepped))
             this.register_step_post_hook(lambda stepped, *_: self._after_step(type(stepped)))
 
-        tensor.backward, optimizer.__init__ = backward_seen, begin_seen
+        replace_call(torch.Tensor, "backward", backward_seen)
+        replace_call(torch.optim.Optimizer, "__init__", begin_seen)
 
     def _before_step(self, optimizer: Any) -> None:
         self.phases.enter("optimizer")

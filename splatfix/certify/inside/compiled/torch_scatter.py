@@ -6,7 +6,7 @@ Rows of the result that no index names are 0, also of a maximum.
 from __future__ import annotations
 
 import functools
-from typing import Any, Optional, Tuple
+from typing import Optional, Tuple
 
 from torch import Tensor
 
@@ -41,6 +41,8 @@ scatter_add = scatter_sum = functools.partial(scatter, reduce="sum")
 scatter_mean = functools.partial(scatter, reduce="mean")
 
 
-def scatter_max(*args: Any, **kwargs: Any) -> Tuple[Tensor, None]:
+def scatter_max(
+    src: Tensor, index: Tensor, dim: int = -1, out: None = None, dim_size: Optional[int] = None
+) -> Tuple[Tensor, None]:
     """Return maxima, and nothing in the place of where each was found, which no trainer was seen to read."""
-    return scatter(*args, **kwargs, reduce="max"), None
+    return scatter(src, index, dim, out, dim_size, "max"), None
