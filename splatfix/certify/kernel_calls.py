@@ -165,17 +165,16 @@ class Rasterizer:
         if "dc" in expected:
             inputs.update(dc=splats.shs[:, :1].contiguous(), shs=splats.shs[:, 1:].contiguous())
         if "triangles_points" in expected:
-            count, device = len(splats.means), splats.means.device
-            corners = 0.2 * torch.randn(count, 3, 3, generator=torch.Generator().manual_seed(5))
-            each = torch.full((count,), 3, dtype=torch.int32, device=device)
+            zeros = torch.zeros_like(splats.opacities[:, 0])
+            each = (zeros + 3).int()
             inputs.update(
-                triangles_points=(splats.means[:, None] + corners.to(device)).reshape(-1, 3),
-                sigma=torch.ones(count, 1, device=device),
+                triangles_points=(splats.means[:, None] + torch.diag_embed(splats.scales)).reshape(-1, 3),
+                sigma=torch.ones_like(splats.opacities),
                 num_points_per_triangle=each,
                 cumsum_of_points_per_triangle=torch.cumsum(each, 0, dtype=torch.int32) - each,
-                number_of_points=3 * count,
-                scaling=torch.zeros(count, device=device),
-                density_factor=torch.zeros(count, device=device),
+                number_of_points=3 * len(each),
+                scaling=zeros,
+                density_factor=zeros,
             )
         rasterizer = self.rasterizer(self.settings(**{name: settings[name] for name in self.fields}))
         return rasterizer(**{name: value for name, value in inputs.items() if name in expected})
