@@ -28,6 +28,7 @@ class PeakMemory:
         self._start = resident()  # Python, torch and its libraries
         self._peak_rss = 0
         self._tells_phases = False
+        self._phase = ""
         self._host: Dict[str, int] = {}
         self._peaks = {"train": CudaPeak(), "eval": CudaPeak()}
         self._used_share: Optional[float] = None
@@ -53,6 +54,13 @@ class PeakMemory:
                 allocated=max(torch.cuda.max_memory_allocated(self._device), before.allocated or 0),
                 reserved=max(torch.cuda.max_memory_reserved(self._device), before.reserved or 0),
             )
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase, `train` or `eval`, and end the one before it."""
+        if self._phase:
+            self.end(self._phase)
+        self.begin()
+        self._phase = phase
 
     def sample(self, iteration: int, explained: int) -> Dict[str, float]:
         """Current memory in GiB: resident on a CPU; on CUDA allocated and reserved, and under WSL2 what has spilled.
@@ -82,6 +90,8 @@ class PeakMemory:
 
     def summary(self) -> Memory:
         """Return the peaks so far, of a run that trained and evaluated."""
+        if self._phase:
+            self.end(self._phase)
         host, cuda = None, None
         if self._tells_phases:
             host = HostPeaks(self._start, **self._host)

@@ -41,7 +41,7 @@ class Phases:
         """Of their seconds, by phase."""
         self._phase, self._after_backward, self._passes = "other", False, 0
         self._memory = PeakMemory(torch.device("cuda" if on_gpu else "cpu"))
-        self._memory.begin()
+        self._memory.enter("train")
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a record for time and memory; seconds of phases by the iterations that were timed."""
@@ -56,7 +56,6 @@ class Phases:
             machine = TrainingMachine(
                 gpu=str(about.name), gpu_memory=int(about.total_memory), gpu_integrated=integrated
             )
-        self._memory.end(self._part())
         memory = replace(self._memory.summary(), growth=None)  # told from the series
         return {"phases": phases, "seconds": seconds, "memory": memory, "machine": machine}
 
@@ -64,8 +63,7 @@ class Phases:
         """A phase begins, and with it the one before ends."""
         self._mark()
         if phase != self._phase and "evaluation" in (phase, self._phase):
-            self._memory.end(self._part())
-            self._memory.begin()
+            self._memory.enter("eval" if phase == "evaluation" else "train")
         self._phase = phase
         if phase == "optimizer":
             self._after_backward = False
@@ -105,9 +103,6 @@ class Phases:
 
     def _is_timed(self) -> bool:
         return not self.on_gpu or self._passes % EVERY_ON_GPU == 0
-
-    def _part(self) -> str:
-        return "eval" if self._phase == "evaluation" else "train"
 
     def _mark(self) -> None:
         """What went by since the last mark belongs to the phase that ends."""
