@@ -21,7 +21,7 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from splatfix.certify.kernel_calls import CHECKS, NotMeasured
+from splatfix.certify.kernel_calls import CHECKS, NotMeasured, check
 from splatfix.kernels.native import needs_gpu
 
 
@@ -49,10 +49,9 @@ def library_of(name: str) -> Optional[Path]:
 def is_dropin(package: str) -> bool:
     """Tell whether an installed drop-in of splatfix replaces a package."""
     for distribution in importlib.metadata.distributions():
-        with contextlib.suppress(ValueError):  # a damaged manifest is none
-            manifest = json.loads(distribution.read_text("splatfix.json") or "{}")
-            if manifest.get("kind") == "drop-in" and manifest["replaces"] == package:
-                return True
+        manifest = json.loads(distribution.read_text("splatfix.json") or "{}")
+        if manifest.get("kind") == "drop-in" and manifest["replaces"] == package:
+            return True
     return False
 
 
@@ -90,42 +89,25 @@ def start_cuda(device: str) -> None:
         raise NotMeasured(f"CUDA does not start on {device}: {str(error).partition(chr(10))[0]}") from None
 
 
-# What an extension says when the fault lies with the call, before any kernel runs.
-_REFUSED = re.compile(
-    r"incompatible function arguments|must have dimensions|must be a CUDA tensor|must be contiguous|[Ee]xpected scalar type|"
-    r"Expected all tensors|missing \d+ required|unexpected keyword"
+# What a kernel leaves behind that failed, or that never ran: without its code, "num_rendered" is a random number. What else is
+# raised is about the call ("must be a CUDA tensor").
+_KERNEL_FAILED = re.compile(
+    r"CUDA error|cudaError|CUBLAS_|out of memory|allocate|negative dimension|overflow|device-side|"
+    r"no kernel image|illegal memory|invalid device function|misaligned|launch failure"
 )
-# What a kernel leaves behind that failed, or that never ran: without its code, "num_rendered" is a random number.
-_KERNEL_FAILED = re.compile(r"CUDA|cuda|out of memory|allocate|negative dimension|overflow|device-side")
-_ALLOCATION = re.compile(r"tried to allocate ([0-9.]+) ?(bytes|[KMGTPE]iB)", re.IGNORECASE)
-_UNITS = {"bytes": 1, **{f"{unit}ib": 1024**power for power, unit in enumerate("kmgtpe", 1)}}
-_ABSURD = 1 << 40  # bytes: far beyond what the checks draw
-# Why a GPU of which nothing is wrong cannot be used now.
-_BUSY = re.compile(r"busy or unavailable|CUBLAS_STATUS_ALLOC_FAILED")
+# Why a GPU of which nothing is wrong cannot be used now; a kernel that failed asks for terabytes.
+_BUSY = re.compile(r"busy or unavailable|CUBLAS_STATUS_ALLOC_FAILED|tried to allocate", re.IGNORECASE)
+_ABSURD = re.compile(r"tried to allocate (\d{13,} bytes|\d{4,}\.\d+ GiB|\S+ [TPE]iB)", re.IGNORECASE)
 
 
-def judged(error: Exception, kind: str, device: str) -> Dict[str, Any]:
+def judged(error: Exception, kind: str) -> Dict[str, Any]:
     """Return what an exception of a kernel's call says of it: that it failed, or that nothing was measured."""
     text = f"{type(error).__name__}: {error}"
     first = text.partition("\n")[0]
-    requested, busy = _ALLOCATION.search(text), _BUSY.search(text) is not None
-    if requested is not None:  # others use the memory; a failed kernel asks for terabytes
-        busy = float(requested[1]) * _UNITS[requested[2].lower()] < _ABSURD
-    if busy:
+    if _BUSY.search(text) and not _ABSURD.search(text):
         return {"outcome": "not-measured", "detail": first}
-    failed = isinstance(error, MemoryError)
-    if kind in ("torch", "ours", "drop-in"):
-        failed = True  # the call of our own kernels is ours too: there it is no excuse
-    elif _REFUSED.search(text):
-        failed = False
-    elif isinstance(error, RuntimeError) and _KERNEL_FAILED.search(text):
-        failed = True
-    elif device != "cpu":
-        try:
-            torch.cuda.synchronize()  # whatever was launched before the exception
-        except RuntimeError:
-            failed = True
-    if failed:
+    # the call of our own kernels is ours too: there it is no excuse
+    if kind in ("torch", "ours", "drop-in") or _KERNEL_FAILED.search(text):
         return {"outcome": "failed", "detail": text}
     return {"outcome": "not-measured", "detail": f"splatfix calls it otherwise than it wants: {first}"}
 
@@ -154,18 +136,18 @@ def run_check(kernel: str, name: str, kind: str, device: str) -> Dict[str, Any]:
         if device == "cpu" and kind != "torch" and library is not None and needs_gpu(library):
             raise NotMeasured("a CUDA extension, which needs a GPU")
         module = importlib.import_module(name)
-        result = CHECKS[kernel](module, device, kind in ("ours", "drop-in"))
+        result = check(kernel, module, device, kind in ("ours", "drop-in"))
     except NotMeasured as reason:
         return {"outcome": "not-measured", "detail": str(reason)}
     except Exception as error:  # noqa: BLE001 - a broken extension may raise anything: that is its result
         # gsplat imports its compiled module when something is drawn
         if module is not None and not isinstance(error, ImportError):
-            return judged(error, kind, device)
+            return judged(error, kind)
         detail = f"does not import: {type(error).__name__}: {error}"
         return {"outcome": "failed", "imported": False, "detail": detail}
     if kind == "drop-in":
         half = half_that_ran(kernel, name, device)
-        result = {**result, **half, "detail": "; ".join(filter(None, (result["detail"], half["detail"])))}
+        result.update(half, detail="; ".join(filter(None, (result["detail"], half["detail"]))))
     return result
 
 
@@ -177,19 +159,15 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     name = options.implementation
-    row = {"name": options.kernel, "implementation": name, "outcome": "not-measured"}
+    row: Dict[str, Any] = {"name": options.kernel, "implementation": name, "outcome": "not-measured"}
     row["detail"] = "not installed in this environment"
     if find_module(name) is not None:
         row.update(described(name), outcome="failed", detail="it was started")
-        _print(row)
+        sys.stdout.write(f"\n{json.dumps(row)}\n")
+        sys.stdout.flush()
         row.update(run_check(options.kernel, name, row["kind"], options.device))
-    _print(row)
-    return 0
-
-
-def _print(row: Dict[str, Any]) -> None:
     sys.stdout.write(f"\n{json.dumps(row)}\n")  # on a line of its own, whatever the module has printed
-    sys.stdout.flush()
+    return 0
 
 
 if __name__ == "__main__":

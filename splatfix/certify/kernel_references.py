@@ -53,7 +53,7 @@ class ReferenceSplats(NamedTuple):
     scales: Tensor  # [P, 3]; discs have two
     rotations: Tensor  # [P, 4] (w, x, y, z), normalized
     opacities: Tensor  # [P, 1]
-    shs: Tensor  # [P, 16, 3], of which the camera's degree is used
+    shs: Tensor  # [P, 16, 3]
 
     def each(self, change: Callable[[Tensor], Tensor]) -> ReferenceSplats:
         """Return them with a change of each tensor."""
@@ -61,55 +61,49 @@ class ReferenceSplats(NamedTuple):
 
 
 class Pinhole(NamedTuple):
-    """A camera at the origin that looks along z unless it has a pose, and what a variant draws differently."""
+    """A camera, and what a variant draws differently."""
 
     size: Tuple[int, int]  # (width, height) in pixels
-    focal: float  # pixels
+    focal: Tensor  # [2], in pixels, across and down
+    pose: Tensor  # [4, 4], world to camera, which looks along z
     background: Tensor  # [3]
     antialiasing: bool = False  # Inria's compensation of 2024
     kernel_size: Optional[float] = None  # Mip-Splatting's low-pass in pixels^2, with its compensation
     offset: Optional[Tensor] = None  # [H, W, 2], added to the pixel centres
-    pose: Optional[Tensor] = None  # [4, 4], world to camera; not of surfels
-    aspect: float = 1.0  # the focal length down by that across
-    degree: int = 1  # of the spherical harmonics
 
     @property
     def place(self) -> Tensor:
         """Where it stands in the world, [3]."""
-        if self.pose is None:
-            return torch.zeros_like(self.background)
         return -self.pose[:3, 3] @ self.pose[:3, :3]
+
+    @property
+    def middle(self) -> Tensor:
+        """The centre of the image, [2]: pixel centres lie at integers."""
+        return (torch.tensor(self.size, dtype=self.pose.dtype) - 1) / 2
 
     def double(self) -> Pinhole:
         """Return the same camera in float64."""
-        values: Dict[str, Any] = self._asdict()
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                values[name] = value.double()
-        return Pinhole(**values)
+        tensors = {name: value for name, value in self._asdict().items() if isinstance(value, Tensor)}
+        return self._replace(**{name: value.double() for name, value in tensors.items()})
 
 
 def splats_at(
     camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: Tensor
-) -> Tuple[Tensor, Tensor, Tensor]:
-    """Return color [3, S], inverse depth [1, S] and the opacity [P, S] of each Gaussian, nearest first, at S pixels, blended
+) -> Tuple[Tensor, Tensor]:
+    """Return color and inverse depth, [4, S], and the opacity [P, S] of each Gaussian, nearest first, at S pixels, blended
     without tiles.
 
-    Pixel centres lie at integers, the image centre at ((W - 1) / 2, (H - 1) / 2). The kernels cut every Gaussian at the tiles
-    that they think it reaches; this reference does not, so the scene keeps opacities low enough that nothing beyond
-    3 sigma reaches 1/255.
+    The kernels cut every Gaussian at the tiles that they think it reaches; this reference does not, so the scene keeps opacities
+    low enough that nothing beyond 3 sigma reaches 1/255.
     """
-    (width, height), focal, focal_down = camera.size, camera.focal, camera.focal * camera.aspect
-    means, turns, dtype = splats.means, _turns(splats), splats.means.dtype
-    if camera.pose is not None:
-        turn = camera.pose[:3, :3]
-        means, turns = means @ turn.t() + camera.pose[:3, 3], turn @ turns
-    x, y, depth = means.unbind(1)
+    (means, turns), dtype, focal = _seen(camera, splats), splats.means.dtype, camera.focal
+    depth = means[:, 2:]
     stretched = turns * splats.scales[:, None, :]
     covariance = stretched @ stretched.transpose(1, 2)
-    zero, per_x, per_y = torch.zeros_like(depth), focal / depth, focal_down / depth
-    rows = [per_x, zero, -per_x * x / depth, zero, per_y, -per_y * y / depth]
-    jacobian = torch.stack(rows, -1).reshape(-1, 2, 3)
+    sides = torch.cat(
+        [torch.eye(2, dtype=dtype).expand(len(means), 2, 2), -means[:, :2, None] / depth[..., None]], 2
+    )
+    jacobian = sides * (focal / depth)[..., None]
     sharp = jacobian @ covariance @ jacobian.transpose(1, 2)
     blur = 0.3 if camera.kernel_size is None else camera.kernel_size
     flat = sharp + blur * torch.eye(2, dtype=dtype)
@@ -118,82 +112,80 @@ def splats_at(
         opacities = opacities * torch.sqrt((torch.det(sharp) / torch.det(flat)).clamp_min(2.5e-5))
     if camera.kernel_size is not None:
         opacities = opacities * torch.sqrt(torch.det(sharp) / (torch.det(flat) + 1e-6) + 1e-6)
-    columns, lines = across.to(dtype), down.to(dtype)
+    pixels = torch.stack([across, down], 1).to(dtype)
     if camera.offset is not None:
-        columns, lines = columns + camera.offset[down, across, 0], lines + camera.offset[down, across, 1]
-    order = torch.argsort(depth)
-    dx = (per_x * x + (width - 1) / 2)[order, None] - columns
-    dy = (per_y * y + (height - 1) / 2)[order, None] - lines
-    conic = torch.linalg.inv(flat)[order][..., None]
-    power = -0.5 * (conic[:, 0, 0] * dx * dx + conic[:, 1, 1] * dy * dy) - conic[:, 0, 1] * dx * dy
+        pixels = pixels + camera.offset[down, across]
+    order = torch.argsort(depth[:, 0])
+    centres = means[:, :2] / depth * focal + camera.middle
+    away = centres[order, None] - pixels  # [P, S, 2]
+    power = -0.5 * (away @ torch.linalg.inv(flat)[order] * away).sum(-1)
     opacity = opacities[order, None] * torch.exp(power)
     alpha = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
     through = torch.cumprod(torch.cat([torch.ones_like(alpha[:1]), 1 - alpha]), 0)
     weights = alpha * through[:-1]
-    colors = _colors(splats, camera.place, camera.degree)
-    image = colors[order].t() @ weights + camera.background[:, None] * through[-1]
-    return image, (weights / depth[order, None]).sum(0, keepdim=True), opacity
+    image = _colors(splats, camera.place)[order].t() @ weights + camera.background[:, None] * through[-1]
+    return torch.cat([image, (weights / depth[order]).sum(0, keepdim=True)]), opacity
 
 
-def surfels_at(camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: Tensor) -> Tensor:
+def surfels_at(
+    camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: Tensor
+) -> Tuple[Tensor, Tensor]:
     """Return color and the seven maps, [10, S], of discs with the first two scales of each Gaussian at S pixels, as 2DGS defines
-    them.
+    them, and the opacity [P, S] of each, nearest first.
 
     Rays meet the plane of every disc in camera space. Where a pixel lies nearer to the center of the disc's box, in units of
     1 / sqrt(2) pixels, than its ray to the disc's center, in sigmas, that decides, and the place on the disc counts as a constant
     in the depth. No cut at 3 sigma, see :func:`splats_at`. The distortion is that of all pairs of discs.
     """
-    (width, height), focal, dtype = camera.size, camera.focal, splats.means.dtype
-    columns, rows = across.to(dtype), down.to(dtype)
-    sides = [(columns - (width - 1) / 2) / focal, (rows - (height - 1) / 2) / focal]
-    rays = torch.stack([*sides, torch.ones_like(columns)], -1)  # of depth 1
-    turns, colors = _turns(splats), _colors(splats, camera.place, camera.degree)
-    image, maps = torch.zeros(3, len(columns), dtype=dtype), torch.zeros(6, len(columns), dtype=dtype)
-    through, distortion = torch.ones_like(columns), torch.zeros_like(columns)
+    (means, turns), dtype, focal = _seen(camera, splats), splats.means.dtype, camera.focal
+    sides = (torch.stack([across, down], 1) - camera.middle) / focal
+    rays = torch.nn.functional.pad(sides, (0, 1), value=1.0)  # of depth 1
+    order = torch.argsort(means[:, 2])
+    means, turns, scales = means[order], turns[order], splats.scales[order, None, :2]
+    faces_away = (turns[:, :, 2] * means).sum(1, keepdim=True) >= 0
+    normals = torch.where(faces_away, -turns[:, :, 2], turns[:, :, 2])
+    depth = (normals * means).sum(1, keepdim=True) / (normals @ rays.t())  # [P, S]
+    offset = (rays * depth[..., None] - means[:, None]) @ turns[:, :, :2] / scales  # [P, S, 2]
+    axes = (turns[:, :, :2] * scales).transpose(1, 2)
+    on_plane = (offset.detach() @ axes)[..., 2] + means[:, 2:]
+    # the box of the ellipse at 3 sigma, from the homogeneous pixel coordinates of its axes and center
+    points = torch.cat([axes, means[:, None]], 1)
+    parts = torch.tensor([9.0, 9.0, -1.0], dtype=dtype)[:, None] * points[..., 2:]
+    middle = (parts * points[..., :2]).sum(1) / (parts * points[..., 2:]).sum(1)
+    low_pass = 2 * (((sides - middle[:, None]) * focal) ** 2).sum(-1)
+    squared = (offset**2).sum(-1)
+    depth = torch.where(squared <= low_pass, depth, on_plane)
+    opacity = splats.opacities[order] * torch.exp(-0.5 * torch.minimum(squared, low_pass))
+    alpha = torch.where((opacity < FAINTEST) | (depth < 0.2), torch.zeros_like(opacity), opacity)
+    through = torch.cumprod(torch.cat([torch.ones_like(alpha[:1]), 1 - alpha]), 0)
+    weights = alpha * through[:-1]
+    image = _colors(splats, camera.place)[order].t() @ weights + camera.background[:, None] * through[-1]
+    # the last of those before half of the light is gone
+    count = torch.arange(1, len(depth) + 1)[:, None] * ((alpha > 0) & (through[:-1] > 0.5))
+    median = torch.cat([torch.zeros_like(depth[:1]), depth]).gather(0, count.amax(0, keepdim=True))
+    unit = 100.0 / 99.8 * (1 - 0.2 / depth)
     # of the discs in front: weights, times their depth, times its square
-    sums = torch.zeros(3, len(columns), dtype=dtype)
-    for i in torch.argsort(splats.means[:, 2]).tolist():
-        normal = turns[i, :, 2]
-        if float((normal * splats.means[i]).sum().detach()) >= 0:
-            normal = -normal
-        depth = (normal * splats.means[i]).sum() / (rays @ normal)
-        offset = (rays * depth[:, None] - splats.means[i]) @ turns[i, :, :2] / splats.scales[i, :2]
-        axes = (turns[i, :, :2] * splats.scales[i, :2]).t()
-        on_plane = (offset.detach() @ axes + splats.means[i])[:, 2]
-        # the box of the ellipse at 3 sigma, from the homogeneous pixel coordinates of its axes and center
-        points = torch.cat([axes, splats.means[i][None]])
-        weights = torch.tensor([9.0, 9.0, -1.0], dtype=dtype)
-        scale = (weights * points[:, 2] ** 2).sum()
-        middle_x = focal * (weights * points[:, 0] * points[:, 2]).sum() / scale + (width - 1) / 2
-        middle_y = focal * (weights * points[:, 1] * points[:, 2]).sum() / scale + (height - 1) / 2
-        low_pass = 2 * ((columns - middle_x) ** 2 + (rows - middle_y) ** 2)
-        squared = (offset**2).sum(-1)
-        depth = torch.where(squared <= low_pass, depth, on_plane)
-        alpha = splats.opacities[i, 0] * torch.exp(-0.5 * torch.minimum(squared, low_pass))
-        alpha = torch.where((alpha < FAINTEST) | (depth < 0.2), torch.zeros_like(alpha), alpha)
-        weight = alpha * through
-        image = image + colors[i][:, None] * weight
-        parts = [depth[None], torch.ones_like(depth)[None], normal[:, None].expand(3, len(columns))]
-        middle = torch.where((alpha > 0) & (through > 0.5), depth, maps[5])
-        maps = torch.cat([maps[:5] + torch.cat(parts) * weight, middle[None]])
-        unit = 100.0 / 99.8 * (1 - 0.2 / depth)
-        distortion = distortion + weight * (unit**2 * sums[0] - 2 * unit * sums[1] + sums[2])
-        sums = sums + weight * torch.stack([torch.ones_like(unit), unit, unit**2])
-        through = through * (1 - alpha)
-    return torch.cat([image + camera.background[:, None] * through, maps, distortion[None]])
+    ones, first, second = [
+        torch.cumsum(part, 0) - part for part in (weights, weights * unit, weights * unit**2)
+    ]
+    distortion = weights * (unit**2 * ones - 2 * unit * first + second)
+    sums = [(weights * depth).sum(0, keepdim=True), weights.sum(0, keepdim=True), normals.t() @ weights]
+    return torch.cat([image, *sums, median, distortion.sum(0, keepdim=True)]), opacity
 
 
-def _turns(splats: ReferenceSplats) -> Tensor:
-    """Return rotation matrices [P, 3, 3]: I + 2 w K + 2 K K, where K is the cross product with (x, y, z)."""
+def _seen(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
+    """Return positions [P, 3] and rotation matrices [P, 3, 3] in front of a camera; before its pose, I + 2 w K + 2 K K where K is
+    the cross product with (x, y, z)."""
     w, x, y, z = splats.rotations.unbind(-1)
-    zero = torch.zeros_like(w)
+    zero, turn = torch.zeros_like(w), camera.pose[:3, :3]
     cross = torch.stack([zero, -z, y, z, zero, -x, -y, x, zero], -1).reshape(-1, 3, 3)
-    return torch.eye(3, dtype=w.dtype) + 2 * w[:, None, None] * cross + 2 * cross @ cross
+    turns = torch.eye(3, dtype=w.dtype) + 2 * w[:, None, None] * cross + 2 * cross @ cross
+    return splats.means @ turn.t() + camera.pose[:3, 3], turn @ turns
 
 
-def _colors(splats: ReferenceSplats, place: Tensor, degree: int) -> Tensor:
-    """Return spherical harmonics up to degree 1 or 3 seen from a place, [P, 3]; never below 0 in the scenes that are drawn. Signs
-    and order are those of 3DGS, factors the square roots of real harmonics."""
+def _colors(splats: ReferenceSplats, place: Tensor) -> Tensor:
+    """Return spherical harmonics up to degree 3 seen from a place, [P, 3]; never below 0 in the scenes that are drawn. Signs and
+    order are those of 3DGS, factors the square roots of real harmonics."""
     x, y, z = torch.nn.functional.normalize(splats.means - place).t()[:, :, None]
     pi = math.pi
     first, second, third = math.sqrt(3 / pi) / 2, math.sqrt(15 / pi) / 2, math.sqrt(35 / (2 * pi)) / 4
@@ -216,8 +208,7 @@ def _colors(splats: ReferenceSplats, place: Tensor, degree: int) -> Tensor:
         outer / 2 * z * (x * x - y * y),
         -third * x * (x * x - 3 * y * y),
     ]
-    used = torch.stack(basis[: (degree + 1) ** 2], 1)  # [P, K, 1]
-    return 0.5 + (used * splats.shs[:, : used.shape[1]]).sum(1)
+    return 0.5 + (torch.stack(basis, 1) * splats.shs).sum(1)
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
@@ -251,14 +242,10 @@ def measured(
     )
     return {
         "outcome": "met" if right and not detail else "failed",
-        "value_error": finite(value),
+        # JSON has no infinity
+        "value_error": value if math.isfinite(value) else None,
         "value_allowed": allowed,
-        "gradient_error": finite(gradient),
+        "gradient_error": gradient if gradient is None or math.isfinite(gradient) else None,
         "gradient_allowed": gradient_allowed,
         "detail": detail,
     }
-
-
-def finite(number: Optional[float]) -> Optional[float]:
-    """Return a number for JSON, which has no infinity: None."""
-    return number if number is None or math.isfinite(number) else None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.core.codec import from_json, parse_json
 from splatfix.core.files import make_folder
-from splatfix.core.runner import Completed, Runner
+from splatfix.core.runner import Runner
 
 KERNEL_TIMEOUT = 180.0
 """Seconds for one implementation: torch and CUDA start within 20, PTX of a large extension is compiled within a minute or two."""
@@ -57,45 +57,29 @@ def check_kernels(
     there = runner.run([python, "-c", WHICH, *modules], timeout=LOOK_TIMEOUT, env=variables, cwd=staged)
     installed = there.stdout.split()
     checks: list[KernelCheck] = []
-    hung = ""
+    limit, hung = KERNEL_TIMEOUT, ""
     for kernel, module in IMPLEMENTATIONS:
+        check = KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_INSTALLED)
         if there.ok and module.partition(".")[0] not in installed:
             if module in ALWAYS_NAMED:
-                checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_INSTALLED))
+                checks.append(check)
             continue
-        if checks and checks[0].kind == "torch" and checks[0].outcome is Outcome.FAILED:
-            detail = NOT_RUN + checks[0].detail
-            checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=detail))
+        if checks and checks[0].name == "arithmetic" and checks[0].outcome is Outcome.FAILED:
+            checks.append(replace(check, detail=NOT_RUN + checks[0].sentence))
             continue
         argv = [python, str(folder / "kernel_probe.py"), kernel, module, "--device", device]
-        limit = KERNEL_TIMEOUT
-        if hung:
-            limit = min(AFTER_A_HANG, KERNEL_TIMEOUT)
         done = runner.run(argv, timeout=limit, env=variables, cwd=staged)
-        check = _outcome_of(kernel, module, done)
-        if done.returncode is None and done.seconds >= limit:
-            if hung:
-                detail = f"no answer within {limit:g} seconds, after {hung} had hung on the same device"
-                check = replace(check, outcome=Outcome.NOT_MEASURED, detail=detail)
-            hung = hung or module
+        answered = False
+        for line in done.stdout.splitlines():
+            with suppress(ValueError, KeyError, TypeError):  # what the module printed
+                check, answered = from_json(KernelCheck, parse_json(line)), True
+        if hung and done.returncode is None and done.seconds >= limit:
+            detail = f"no answer within {limit:g} seconds, after {hung} had hung on the same device"
+            check = replace(check, outcome=Outcome.NOT_MEASURED, detail=detail)
+        elif not done.ok or not answered:
+            detail = f"the process that ran it failed: {done.why() or 'it gave no result'}"
+            check = replace(check, outcome=Outcome.FAILED, detail=detail)
+            if done.returncode is None and done.seconds >= limit:
+                limit, hung = min(AFTER_A_HANG, KERNEL_TIMEOUT), module
         checks.append(check)
     return tuple(checks)
-
-
-def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
-    """Return the last result that the probe wrote, or how it ended without one."""
-    check = None
-    for line in done.stdout.splitlines():
-        with suppress(ValueError, KeyError, TypeError):  # what the module printed
-            check = from_json(KernelCheck, parse_json(line))
-    if done.ok and check is not None:
-        return check
-    if check is None:
-        kind = ""
-        if module == "torch":
-            kind = "torch"
-        elif module.startswith("splatfix."):
-            kind = "ours"
-        check = KernelCheck(kernel, module, Outcome.FAILED, kind=kind)
-    detail = f"the process that ran it failed: {done.why() or 'it gave no result'}"
-    return replace(check, outcome=Outcome.FAILED, detail=detail)

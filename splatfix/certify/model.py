@@ -102,8 +102,6 @@ class KernelCheck(Struct, frozen=True):
         name = " ".join(filter(None, (self.implementation, self.version)))
         if self.file:
             name += f" of {self.file}"
-        if self.kind == "torch" and self.detail:  # it names the operations
-            return f"{self.detail} ({name})"
         parts = []
         for quantity, error, allowed in (
             ("value", self.value_error, self.value_allowed),

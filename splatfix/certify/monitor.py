@@ -73,19 +73,22 @@ class Meter:
 
     def __init__(self, gpus: NvmlMeter, system: System) -> None:
         self._gpus, self._system = gpus, system
-        self._before: tuple[float, float] | None = None
+        self._cpu_before: tuple[float, float] | None = None
+        """At which second, how many of processor time."""
         self._unnamed_before = {gpu.index: self._unnamed(gpu) for gpu in gpus.read()}
-        self.settled: float | None = None
-        """The baseline in GiB; None while it has not settled."""
         self.samples: list[Sample] = []
         self.notes: dict[str, None] = {}
 
     def take(self, seconds: float, pid: int, host: HostUse | None) -> Sample:
         """Take one sample at ``seconds`` since the start. Memory in GiB, as in the trainer's own series: of VRAM the whole
         process's, with the allocator's reserve and the CUDA context; what tensors use is not seen from outside."""
-        family, rss = {pid}, None
+        family, rss, percent = {pid}, None, None
         if host is not None:
             family, rss = set(host.processes), host.rss / GIB
+            before, self._cpu_before = self._cpu_before, (seconds, host.cpu_seconds)
+            if before is not None and seconds > before[0]:
+                # a child that ended takes its time out of the sum
+                percent = round(max(0.0, 100.0 * (host.cpu_seconds - before[1]) / (seconds - before[0])), 1)
         readings = self._gpus.read()
         if self._gpus.problem:
             self.notes[f"VRAM is not measured: {self._gpus.problem}"] = None
@@ -94,14 +97,12 @@ class Meter:
         busy = [gpu.utilisation for gpu in cards if gpu.utilisation is not None]
         sample: Sample = {
             "seconds": round(seconds, 3),
-            "vram_allocated_gb": None,
             "vram_reserved_gb": held,
-            "vram_creep_gb": self._creep(held),
             # of the fullest GPU that the process uses, by all processes
             "vram_used_share": max(shares, default=None),
             "gpu_utilisation": max(busy, default=None),
             "rss_gb": rss,
-            "cpu_percent": self._cpu(seconds, host),  # 100 is one core
+            "cpu_percent": percent,  # 100 is one core
         }
         self.samples.append(sample)
         return sample
@@ -110,11 +111,8 @@ class Meter:
         """Return the GiB held on all GPUs together, and the GPUs that the process uses."""
         if not readings:
             return None, []
-        cards, sizes = [], []
-        for gpu in readings:
-            if own := family & set(gpu.processes):
-                cards.append(gpu)
-                sizes += [gpu.processes[pid] for pid in own]
+        cards = [gpu for gpu in readings if family & set(gpu.processes)]
+        sizes = [gpu.processes[pid] for gpu in cards for pid in family & set(gpu.processes)]
         known = [size for size in sizes if size is not None]
         if sizes and len(known) == len(sizes):
             return sum(known) / GIB, cards
@@ -135,27 +133,6 @@ class Meter:
         pids = [pid for pid in gpu.processes if not self._system.exists("/proc") or alive(self._system, pid)]
         return max(0, (gpu.used or 0) - sum(gpu.processes[pid] or 0 for pid in pids))
 
-    def _creep(self, held: float | None) -> float | None:
-        if held is None:
-            return None
-        recent = [item["vram_reserved_gb"] or 0.0 for item in self.samples[1 - SETTLED_OVER :]] + [held]
-        even = min(recent) > 0.0 and max(recent) - min(recent) <= SETTLED_WITHIN * max(recent)
-        if self.settled is None and len(recent) == SETTLED_OVER and even:
-            self.settled = statistics.median(recent)
-        if self.settled is None:
-            return None
-        return max(0.0, held - self.settled)
-
-    def _cpu(self, seconds: float, host: HostUse | None) -> float | None:
-        before, self._before = self._before, None
-        if host is None:
-            return None
-        self._before = (seconds, host.cpu_seconds)
-        if before is None or seconds <= before[0]:
-            return None
-        # A child that ended takes its time out of the sum.
-        return round(max(0.0, 100.0 * (host.cpu_seconds - before[1]) / (seconds - before[0])), 1)
-
     def summary(
         self, target: str, exit_code: int | None, seconds: float, folder: Path, phases: PhaseCosts | None
     ) -> Summary:
@@ -171,17 +148,24 @@ class Meter:
         held, rss, notes = known("vram_reserved_gb"), known("rss_gb"), list(self.notes)
         if not rss and self.samples:
             notes.append(NO_PROC)
-        if any(held) and self.settled is None:
-            settled = f"within {SETTLED_WITHIN:.0%} over {SETTLED_OVER} samples"
-            notes.append(f"VRAM never stayed {settled}: no baseline")
+        settled = creep = None
+        for end in range(SETTLED_OVER, len(held) + 1):
+            recent = held[end - SETTLED_OVER : end]
+            if min(recent) > 0.0 and max(recent) - min(recent) <= SETTLED_WITHIN * max(recent):
+                settled = statistics.median(recent)
+                creep = max(0.0, max(held[end - 1 :]) - settled)
+                break
+        if any(held) and settled is None:
+            within = f"within {SETTLED_WITHIN:.0%} over {SETTLED_OVER} samples"
+            notes.append(f"VRAM never stayed {within}: no baseline")
         return Summary(
             target=target,
             seconds=round(seconds, 1),
             samples=len(self.samples),
             exit_code=exit_code,
             vram_peak_gb=max(held, default=None),
-            vram_settled_gb=self.settled,
-            vram_creep_gb=max(known("vram_creep_gb"), default=None),
+            vram_settled_gb=settled,
+            vram_creep_gb=creep,
             share_above_97_percent=mean([float(share > FULL) for share in known("vram_used_share")]),
             gpu_utilisation_mean=mean(known("gpu_utilisation")),
             rss_peak_gb=max(rss, default=None),
@@ -192,53 +176,27 @@ class Meter:
         )
 
 
-class Target(Struct):
-    """What is watched: a command on the user's own terminal and without a time limit (so not started by the usual runner), or a
-    process that was started elsewhere."""
-
-    name: str
-    pid: int
-    command: subprocess.Popen[bytes] | None = None
-
-    def ended(self, system: System) -> bool:
-        """Tell whether the process is gone."""
-        if self.command is None:
-            return not alive(system, self.pid)
-        return self.command.poll() is not None
-
-
 @contextmanager
-def watched(
-    arguments: tuple[str, ...], system: System, *, quiet: bool, environment: Mapping[str, str] | None
-) -> Iterator[Target]:
-    """Find the process of an ID, or start a command; ``quiet`` sends its standard output to standard error. While it is watched,
-    Ctrl-C is left to a command (same terminal) and SIGTERM passed on; it is ended when the watch fails.
+def started(
+    arguments: tuple[str, ...], *, quiet: bool, environment: Mapping[str, str] | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command on the user's own terminal and without a time limit, so not by the usual runner; ``quiet`` sends its
+    standard output to standard error. While it is watched, Ctrl-C is left to it (same terminal) and SIGTERM passed on; it is
+    ended when the watch fails.
 
     Raises:
-        SplatfixError: ``options-after-number``, ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch`` (3).
+        SplatfixError: ``cannot-start`` (exit code 2).
     """
-    first, *options = arguments
-    if first.isdigit():
-        if options:
-            todo = (run("splatfix", "monitor", *options, first, text="Put options first"),)
-            words = " ".join(options)
-            raise SplatfixError.of("certify.options-after-number", words=words, pid=first, todo=todo)
-        if not system.listdir("/proc"):
-            raise SplatfixError.of("certify.cannot-watch")
-        if not alive(system, int(first)):
-            raise SplatfixError.of("certify.no-such-process", pid=first)
-        yield Target(f"process {first}", int(first))
-        return
     try:
         command = subprocess.Popen(arguments, stdout=sys.stderr if quiet else None, env=environment)
     except OSError as error:
         raise SplatfixError.of(
-            "certify.cannot-start", program=first, reason=error.strerror or error
+            "certify.cannot-start", program=arguments[0], reason=error.strerror or error
         ) from error
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     on_terminate = signal.signal(signal.SIGTERM, lambda *_: command.terminate())
     try:
-        yield Target(without_credentials(" ".join(arguments)), command.pid, command)
+        yield command
     except BaseException:
         command.terminate()
         raise
@@ -261,18 +219,35 @@ def watch(
     ``folder``, with ``tensorboard`` also event files; files of an earlier watch move to ``previous``.
 
     Raises:
-        SplatfixError: ``tensorboard-missing`` (exit code 3), those of :func:`watched`, or a folder that cannot be written.
+        SplatfixError: ``options-after-number``, ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch``,
+            ``tensorboard-missing`` (3), or a folder that cannot be written.
     """
     if tensorboard and importlib.util.find_spec("tensorboard") is None:  # before anything is started
         raise SplatfixError.of("certify.tensorboard-missing", executable=sys.executable)
-    system, environment = System(), None
+    system, environment, command = System(), None, None
     with ExitStack() as stack:
         if phases:
             set_aside(make_folder(folder), ("phases",))
             staged = stack.enter_context(temporary_folder())
             environment = observed_environment(staged, make_folder(folder / "phases"))
-        started = time.monotonic()
-        target = stack.enter_context(watched(arguments, system, quiet=quiet, environment=environment))
+        began, first = time.monotonic(), arguments[0]
+        if first.isdigit():
+            if arguments[1:]:
+                todo = (run("splatfix", "monitor", *arguments[1:], first, text="Put options first"),)
+                words = " ".join(arguments[1:])
+                raise SplatfixError.of("certify.options-after-number", words=words, pid=first, todo=todo)
+            if not system.listdir("/proc"):
+                raise SplatfixError.of("certify.cannot-watch")
+            if not alive(system, int(first)):
+                raise SplatfixError.of("certify.no-such-process", pid=first)
+            name, pid = f"process {first}", int(first)
+        else:
+            command = stack.enter_context(started(arguments, quiet=quiet, environment=environment))
+            name, pid = without_credentials(" ".join(arguments)), command.pid
+
+        def ended() -> bool:
+            return not alive(system, pid) if command is None else command.poll() is not None
+
         set_aside(make_folder(folder), ("metrics.jsonl", "summary.json", "tensorboard"))
         meter = Meter(gpus or NvmlMeter(), system)
         series = stack.enter_context((folder / "metrics.jsonl").open("wb", buffering=0))
@@ -285,8 +260,8 @@ def watch(
             board = stack.enter_context(closing(writer))
         written = True
         stack.enter_context(suppress(KeyboardInterrupt))  # it ends the watch of a process
-        while not target.ended(system):
-            sample = meter.take(time.monotonic() - started, target.pid, host_use(system, target.pid))
+        while not ended():
+            sample = meter.take(time.monotonic() - began, pid, host_use(system, pid))
             try:
                 if written:
                     series.write(f"{json.dumps(sample)}\n".encode())
@@ -297,18 +272,18 @@ def watch(
                 note = f"the series ends at {sample['seconds']:.0f} s: {error.strerror or error}"
                 meter.notes[note] = None
             until = time.monotonic() + interval
-            while not target.ended(system) and (left := until - time.monotonic()) > 0:
+            while not ended() and (left := until - time.monotonic()) > 0:
                 time.sleep(min(left, 0.1))
     exit_code, costs = None, None
-    if target.command is not None:
-        exit_code = target.command.returncode
+    if command is not None:
+        exit_code = command.returncode
         if exit_code < 0:  # as a shell tells signal N
             exit_code = 128 - exit_code
     if phases:
         costs = costs_of(folder / "phases")
         if costs is None:
             meter.notes[NO_PHASES] = None
-    summary = meter.summary(target.name, exit_code, time.monotonic() - started, folder, costs)
+    summary = meter.summary(name, exit_code, time.monotonic() - began, folder, costs)
     write_json(folder / "summary.json", to_json(summary))
     return summary
 

@@ -56,7 +56,7 @@ def costs_of(out: Path) -> PhaseCosts | None:
     if not record.get("phases"):
         return None
     growth, memory = growth_of(out / SERIES), record["memory"]
-    held = {name: memory["host"][name] for name in ("train", "eval")}
+    held = memory["host"] or {"train": None, "eval": None}
     if memory["cuda"]:
         held = {name: memory["cuda"][name]["allocated"] for name in ("train", "eval")}
     return PhaseCosts(

@@ -20,7 +20,7 @@ from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
 from splatfix.core.files import write_json
 from splatfix.core.runner import Completed, Runner
-from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts
+from splatfix.model import Distribution, Fact, Facts
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 
 RECORD = "fused_ssim-0.3.dist-info/RECORD"
@@ -80,21 +80,23 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def compared(site: Path, known: Facts, **distribution: Any) -> LoadedCode:
-    """What a process that imports fused_ssim loaded, compared."""
-    first = site.parents[1] / "first"
+def with_site(site: Path, known: Facts, **distribution: Any) -> Facts:
+    """Facts of an environment that has fused_ssim too, in a site-packages folder of its own."""
     interpreter = known.environment.interpreter.value
     assert interpreter is not None
     installed = Distribution("fused_ssim", "0.3", str(site), **distribution)
-    facts = replace(
-        known,
-        environment=EnvironmentFacts(
-            interpreter=Fact(replace(interpreter, site_packages=(str(site),))),
-            distributions=Fact((installed,)),
-        ),
+    environment = replace(
+        known.environment,
+        interpreter=Fact(replace(interpreter, site_packages=(str(site),))),
+        distributions=Fact((installed, *(known.environment.distributions.value or ()))),
     )
-    inside = Path(loaded.__file__).parent
-    files = LoadedFiles(facts, site.parents[1] / "told", [inside])
+    return replace(known, environment=environment)
+
+
+def compared(site: Path, known: Facts, **distribution: Any) -> LoadedCode:
+    """What a process that imports fused_ssim loaded, compared."""
+    first, inside = site.parents[1] / "first", Path(loaded.__file__).parent
+    files = LoadedFiles(with_site(site, known, **distribution), site.parents[1] / "told", [inside])
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", loaded.VARIABLE: str(files.folder)}
     variables["PYTHONPATH"] = f"{first}{os.pathsep}{site}"
     argv = [sys.executable, "-S", "-c", LOAD, str(inside), str(first)]
@@ -143,14 +145,12 @@ def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path:
     class Telling(RecordedTrainer):
         def run(self, argv: Any, **options: Any) -> Completed:
             if "smoke_trainer" in map(str, argv):
-                document = {
-                    "path": [str(site)],
-                    "modules": {"fused_ssim.ssim": str(site / "fused_ssim" / "ssim.py")},
-                }
+                files = {"fused_ssim.ssim": str(site / "fused_ssim" / "ssim.py")}
+                document = {"modules": files, "libraries": []}
                 write_json(Path(options["env"][loaded.VARIABLE], "loaded-1.json"), document)
             return super().run(argv, **options)
 
-    made = certify(subject(SHORT, tmp_path / "out"), known, runner=Telling(figurine={}))
+    made = certify(subject(SHORT, tmp_path / "out"), with_site(site, known), runner=Telling(figurine={}))
     assert made.verdict is Verdict.NOT_CERTIFIED and len(made.reasons) > 1
     assert made.reasons[0].startswith("code-as-installed: fused_ssim/ssim.py differs")
     step = next_step(made)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from smoke_trainer import memory
 from smoke_trainer.record import Observer, TrainingRecord
 from splatfix.certify import Outcome
 from splatfix.certify.criteria import judge
@@ -23,6 +24,8 @@ from tests.tables import data
 
 pytest.importorskip("torch")
 
+import torch
+
 from splatfix.certify.inside import phases
 
 GIB = 1 << 30
@@ -34,17 +37,21 @@ class Machine:
 
     def __init__(self) -> None:
         self.now, self.autograd, self.synchronized = 0.0, True, 0
-        self.allocated = self.peak = self.reserved = 0
+        self.allocated = self.peak = 0
         self.total, self.free, self.integrated = 16 * GIB, 4 * GIB, False
+        self.device = torch.device
         self.cuda = SimpleNamespace(
             synchronize=self._synchronize,
-            memory_allocated=lambda: self.allocated,
-            max_memory_allocated=lambda: self.peak,
-            max_memory_reserved=lambda: self.reserved,
-            mem_get_info=lambda: (self.free, self.total),
+            reset_peak_memory_stats=self._reset,
+            memory_allocated=lambda _: self.allocated,
+            max_memory_allocated=lambda _: self.peak,
+            max_memory_reserved=lambda _: self.peak,
+            mem_get_info=lambda _: (self.free, self.total),
             current_device=lambda: 0,
-            memory_reserved=lambda: self.reserved,
-            get_device_properties=lambda _: SimpleNamespace(name="GB10", is_integrated=int(self.integrated)),
+            memory_reserved=lambda _: self.allocated,
+            get_device_properties=lambda _: SimpleNamespace(
+                name="GB10", is_integrated=int(self.integrated), total_memory=self.total
+            ),
         )
 
     def is_grad_enabled(self) -> bool:
@@ -53,8 +60,11 @@ class Machine:
     def _synchronize(self) -> None:
         self.synchronized += 1
 
+    def _reset(self, _: object) -> None:
+        self.peak = self.allocated
+
     def hold(self, gibibytes: float) -> None:
-        self.allocated = self.reserved = int(gibibytes * GIB)
+        self.allocated = int(gibibytes * GIB)
         self.peak = max(self.peak, self.allocated)
 
 
@@ -63,6 +73,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(phases.time, "perf_counter", lambda: machine.now)
     monkeypatch.setattr(phases, "torch", machine)
+    monkeypatch.setattr(memory, "torch", machine)
     return machine
 
 
@@ -84,6 +95,7 @@ def run(machine: Machine, iterations: int, *, gpu: bool = False, evaluate_at: in
         clock.passed(grown=number == 4)
         if number == evaluate_at:
             draw(clock, machine, 0.7, 9.0)
+            machine.hold(4.0)
         clock.enter("optimizer")
         machine.now += 0.1
         clock.enter("other")

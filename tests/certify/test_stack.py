@@ -282,21 +282,6 @@ def test_pickled_objects_that_torch_refuses(checkout: Path, rehearse: Rehearse) 
     assert "weights_only=False" in ended.advice
 
 
-@pytest.mark.slow
-def test_a_checkpoint_that_could_not_be_loaded_again(checkout: Path, rehearse: Rehearse) -> None:
-    lines = [
-        "begin.record()",
-        "for group in gaussians.optimizer.param_groups: group['lr'] *= np.float64(1.0)",
-        "if args.iterations == 0: state, first = torch.load('absent.pth')",
-    ]
-    edit(checkout / "train.py", "begin.record()", "\n        ".join(lines))
-    edit(checkout / "train.py", "import torch\n", "import numpy as np\nimport torch\n")
-    made = rehearse(3)
-    assert made.verdict is Verdict.UNDETERMINED, made.reasons
-    (note,) = made.notes
-    assert "would be refused by train.py:" in note.reason and "lr of f_dc: numpy.float64" in note.reason
-
-
 def test_a_run_that_is_stopped_leaves_a_report(checkout: Path, tmp_path: Path) -> None:
     page, told = tmp_path / "report" / "certificate.json", list[dict[str, Any]]()
 

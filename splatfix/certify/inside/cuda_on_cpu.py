@@ -30,22 +30,14 @@ _IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 
 
 def here(value: Any) -> Any:
-    """Return the same device on the CPU: ``"cuda:0"``, ``torch.device("cuda")`` and an index are ``cpu``; anything else is as it
-    was."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int) or (isinstance(value, str) and value.partition(":")[0] == "cuda"):
+    """Return the same device, or name of a type, on the CPU: ``"cuda:0"``, ``torch.device("cuda")`` and an index are ``cpu``;
+    anything else is as it was."""
+    index = isinstance(value, int) and not isinstance(value, bool)
+    if index or (isinstance(value, (str, torch.device)) and str(value).partition(":")[0] == "cuda"):
         return "cpu"
-    if isinstance(value, torch.device) and value.type == "cuda":
-        return "cpu"
+    if isinstance(value, str):  # of a tensor's type
+        return value.replace("torch.cuda.", "torch.")
     return value
-
-
-def type_here(kind: Any) -> Any:
-    """Return the name of a tensor's type on the CPU; anything else is as it was."""
-    if isinstance(kind, str):
-        return kind.replace("torch.cuda.", "torch.")
-    return kind
 
 
 class OnCpu(TorchFunctionMode):
@@ -63,7 +55,7 @@ class OnCpu(TorchFunctionMode):
         if func is torch.Tensor.to and len(args) > 1 and not torch.is_tensor(args[1]):
             args = (args[0], here(args[1]), *args[2:])
         elif func is torch.Tensor.type:
-            args = tuple(map(type_here, args))
+            args = tuple(map(here, args))
         elif func is torch.as_tensor and len(args) > 2:
             args = (*args[:2], here(args[2]))
         elif func == _IS_CUDA:
@@ -83,7 +75,7 @@ def land(memory: Callable[[], int]) -> None:
             begin(thread)
 
     # a mode holds for one thread; loaders of images use several
-    _replace(threading.Thread, "_bootstrap_inner", begin_with_it)
+    replace_call(threading.Thread, "_bootstrap_inner", begin_with_it)
     _replace_devices()
     _replace_cuda(memory)
     _replace_half_precision()
@@ -91,13 +83,12 @@ def land(memory: Callable[[], int]) -> None:
     def load_here(load: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(f, "cpu" if map_location is None else here(map_location), *args, **kwargs)
 
-    _replace(torch, "load", load_here)
+    replace_call(torch, "load", load_here)
     # it would ask of these stand-ins what only a GPU can answer, as that of torch 2.13 does
-    if hasattr(torch, "compile"):
-        torch.compile = lambda model=None, **_: (lambda function: function) if model is None else model  # type: ignore[assignment]
+    torch.compile = lambda model=None, **_: (lambda function: function) if model is None else model  # type: ignore[assignment]
 
 
-def _replace(owner: Any, name: str, call: Callable[..., Any]) -> None:
+def replace_call(owner: Any, name: str, call: Callable[..., Any]) -> None:
     """Replace a function by one that is given the original, and after it the arguments."""
     original = getattr(owner, name)
 
@@ -128,7 +119,7 @@ def _replace_devices() -> None:
     def begin_here(begin: Any, context: Any, device: Any) -> None:
         begin(context, torch.device(here(device)))
 
-    _replace(_device.DeviceContext, "__init__", begin_here)
+    replace_call(_device.DeviceContext, "__init__", begin_here)
     generator = torch.Generator
 
     class Generator(type(generator)):  # type: ignore[misc]
@@ -139,14 +130,13 @@ def _replace_devices() -> None:
             return isinstance(value, generator)
 
     torch.Generator = Generator("Generator", (), {})  # type: ignore[misc]
-    for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
-        if hasattr(torch, f"{name}Tensor"):
-            setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
-    _replace(torch, "set_default_tensor_type", lambda choose, kind: choose(type_here(kind)))
+    for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
+        setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
+    replace_call(torch, "set_default_tensor_type", lambda choose, kind: choose(here(kind)))
 
 
 class _InOrder:
-    """What has nothing to wait for: a CPU has done everything before."""
+    """A stream, a device or an event of which nothing is waited for: a CPU has done everything before."""
 
     cuda_stream = 0
     device_index = 0
@@ -162,26 +152,22 @@ class _InOrder:
     def query(self) -> bool:
         return True
 
-
-class _Event(_InOrder):
-    def record(self, *_: Any) -> None:
-        self.at = time.perf_counter()
-
-    def elapsed_time(self, other: _Event) -> float:
-        """Milliseconds."""
-        return 1000.0 * (other.at - self.at)
-
-
-class _Stream(_InOrder):
     def is_capturing(self) -> bool:
         return False
 
+    def record(self, *_: Any) -> None:
+        self.at = time.perf_counter()
+
     def record_event(self, event: Any = None) -> Any:
-        event = event or _Event()
+        event = event or _InOrder()
         event.record()
         return event
 
-    def __enter__(self) -> _Stream:
+    def elapsed_time(self, other: _InOrder) -> float:
+        """Milliseconds."""
+        return 1000.0 * (other.at - self.at)
+
+    def __enter__(self) -> _InOrder:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -205,9 +191,9 @@ def _replace_cuda(memory: Callable[[], int]) -> None:
     )
     for name in nothing.split():
         setattr(cuda, name, says(None))
-    figures = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached"
-    for name in figures.split():
-        setattr(cuda, name, lambda *_, **__: memory())
+    for name in ("allocated", "reserved", "cached"):
+        setattr(cuda, f"memory_{name}", lambda *_, **__: memory())
+        setattr(cuda, f"max_memory_{name}", lambda *_, **__: memory())
     # refuses what the real one refuses: "cuda" without a number
     cuda.set_device = lambda device: cuda._utils._get_device_index(device) and None
     cuda.is_available, cuda.device_count, cuda.current_device = says(True), says(1), says(0)
@@ -217,24 +203,21 @@ def _replace_cuda(memory: Callable[[], int]) -> None:
     properties = {"name": NAME, "major": 8, "minor": 0, "multi_processor_count": 1, "warp_size": 32}
     cuda.get_device_properties = says(SimpleNamespace(**properties, is_integrated=False, total_memory=total))
     cuda.mem_get_info = lambda *_: (max(total - memory(), 0), total)
-    cuda.memory_stats = lambda *_: {
-        "allocated_bytes.all.current": memory(),
-        "allocated_bytes.all.peak": memory(),
-    }
+    cuda.memory_stats = lambda *_: dict.fromkeys(
+        ("allocated_bytes.all.current", "allocated_bytes.all.peak"), memory()
+    )
     cuda.memory_summary = says(f"{NAME}: there is no GPU memory\n")
     cuda.get_rng_state = lambda *_: torch.get_rng_state()
     cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
-    cuda.Event, cuda.Stream, cuda.ExternalStream = _Event, _Stream, _Stream
-    cuda.current_stream = cuda.default_stream = says(_Stream())
-    cuda.stream = cuda.device = cuda.device_of = _Stream
-    for name in ("range_push", "range_pop", "mark"):
-        setattr(cuda.nvtx, name, says(0))
-    cuda.nvtx.range = _Stream
+    cuda.Event = cuda.Stream = cuda.ExternalStream = cuda.stream = cuda.device = cuda.device_of = _InOrder
+    cuda.current_stream = cuda.default_stream = says(_InOrder())
+    cuda.nvtx.range_push = cuda.nvtx.range_pop = cuda.nvtx.mark = says(0)
+    cuda.nvtx.range = _InOrder
     accelerator: Any = getattr(torch, "accelerator", None)
     if accelerator is not None:  # of torch 2.6 and newer; optimizers of 2.15 ask it for the stream
         accelerator.is_available, accelerator.device_count = says(True), says(1)
         accelerator.current_device_index = accelerator.current_device_idx = says(0)
-        accelerator.current_stream, accelerator.synchronize = says(_Stream()), says(None)
+        accelerator.current_stream, accelerator.synchronize = says(_InOrder()), says(None)
         # a loader of data with pin_memory sets it
         accelerator.set_device_index = accelerator.set_device_idx = says(None)
 
@@ -255,9 +238,11 @@ def _replace_half_precision() -> None:
         kwargs.pop("fused", None)
         begin(*args, **kwargs)
 
-    _replace(torch.amp.autocast_mode.autocast, "__init__", autocast_off)
+    replace_call(torch.amp.autocast_mode.autocast, "__init__", autocast_off)
     for scaler in {getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler} - {None}:
-        _replace(scaler, "__init__", scaling_off)
+        replace_call(scaler, "__init__", scaling_off)
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 4):
         for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            _replace(optimizer, "__init__", without_fused)  # fused kernels for the CPU came with torch 2.4
+            replace_call(
+                optimizer, "__init__", without_fused
+            )  # fused kernels for the CPU came with torch 2.4

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -119,7 +120,7 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
 
     def failed(name: str, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"[:500]
-        row = FailedImport(name, place_in(record.root), text)
+        row = FailedImport(name, place_in(record.root, traceback.extract_stack())[0], text)
         if row not in record.failed_imports:
             record.failed_imports.append(row)
 
@@ -156,14 +157,12 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
         sys.meta_path.append(Placeholders(configuration["placeholders"], record))
 
 
-def place_in(root: str) -> str:
-    """``file:line`` of the statement in the checkout that runs now."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and not os.path.abspath(frame.f_code.co_filename).startswith(root):
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    return f"{os.path.relpath(frame.f_code.co_filename, root)}:{frame.f_lineno}"
+def place_in(root: str, frames: Sequence[traceback.FrameSummary]) -> tuple[str, str]:
+    """Return ``file:line`` of the innermost statement in the checkout, and the function that it is in; "" where none is."""
+    for frame in reversed(frames):
+        if os.path.abspath(frame.filename).startswith(root):
+            return f"{os.path.relpath(frame.filename, root)}:{frame.lineno}", frame.name
+    return "", ""
 
 
 def file_of(path: Optional[str]) -> tuple[Optional[str], Optional[str]]:

@@ -12,8 +12,7 @@ import json
 import os
 import re
 import sys
-import sysconfig
-from typing import Dict, Iterator
+from typing import Any, Dict
 
 VARIABLE = "SPLATFIX_LOADED"
 
@@ -22,39 +21,34 @@ def at_exit() -> None:
     """Have this process write what it loaded when it ends."""
     folder = os.environ.get(VARIABLE)
     if folder:
-        atexit.register(write, folder)
+        atexit.register(write_loaded, folder)
 
 
-def write(folder: str) -> None:
-    """Write ``loaded-PID.json``, whole or not at all."""
+def write_loaded(folder: str) -> None:
+    """Write ``loaded-PID.json``."""
     modules: Dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str):
             modules[name] = _real(file)
-    paths = sysconfig.get_paths()
-    document = {
-        "path": [os.path.realpath(folder) for folder in sys.path if os.path.isdir(folder)],
-        "python": sorted({os.path.realpath(paths[name]) for name in ("stdlib", "platstdlib")}),
-        "modules": modules,
-        "libraries": sorted(mapped()),
-    }
-    path = os.path.join(folder, f"loaded-{os.getpid()}.json")
+    libraries = set()
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            paths = {line.split(None, 5)[-1].rstrip("\n") for line in maps if "/" in line}
+    except OSError:
+        paths = set()  # a system that does not tell, where modules name theirs
+    for path in paths:
+        if re.search(r"\.(so|pyd)(\.[\d.]+)?$", path):
+            libraries.add(_real(path))
+    document = {"modules": modules, "libraries": sorted(libraries)}
+    write_whole(os.path.join(folder, f"loaded-{os.getpid()}.json"), document)
+
+
+def write_whole(path: str, document: Dict[str, Any]) -> None:
+    """Write JSON whole or not at all."""
     with open(path + ".partial", "w", encoding="utf-8") as file:
         json.dump(document, file)
     os.replace(path + ".partial", path)
-
-
-def mapped() -> Iterator[str]:
-    """Native files that this process holds; none on a system that does not tell, where modules name theirs."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-            paths = {line.split(None, 5)[-1].rstrip("\n") for line in file if "/" in line}
-    except OSError:
-        return
-    for path in paths:
-        if re.search(r"\.(so|pyd)(\.[\d.]+)?$", path):
-            yield _real(path)
 
 
 @functools.lru_cache(maxsize=None)

@@ -6,15 +6,16 @@ it after all lets the run come to what stops it next. Any other stays refused, a
 
 from __future__ import annotations
 
-import functools
 import os
 import pickle  # nosec B403 - for the name of its exception
+import traceback
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from splatfix.certify.inside.cuda_on_cpu import replace_call
 from splatfix.certify.inside.importing import place_in
 
 if TYPE_CHECKING:
@@ -25,11 +26,9 @@ _SAID = "Weights only load failed"
 
 def collect_refused(record: Record, written: Sequence[str]) -> None:
     """Wrap ``torch.load``; ``written`` held nothing but files of the checkout, by the same names, when the run began."""
-    load = torch.load
     roots = [os.path.join(os.path.realpath(folder), "") for folder in written]
 
-    @functools.wraps(load)
-    def collecting(f: Any, *args: Any, **kwargs: Any) -> Any:
+    def collecting(load: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return load(f, *args, **kwargs)
         except pickle.UnpicklingError as error:
@@ -40,12 +39,13 @@ def collect_refused(record: Record, written: Sequence[str]) -> None:
             inside = [path[len(root) :] for root in roots if path.startswith(root)]
             if not inside or os.path.exists(os.path.join(record.root, inside[0])):
                 raise
-            row = {"place": place_in(record.root), "file": os.path.basename(path)}
+            place, _ = place_in(record.root, traceback.extract_stack())
+            row = {"place": place, "file": os.path.basename(path)}
             if row not in record.passed_over["refused_loads"]:
                 record.passed_over["refused_loads"].append(row)
             return load(f, *args, weights_only=False, **kwargs)
 
-    torch.load = collecting
+    replace_call(torch, "load", collecting)
 
 
 def go_without(missing: list[str]) -> None:
@@ -53,21 +53,18 @@ def go_without(missing: list[str]) -> None:
 
     Trainers load VGG or AlexNet for LPIPS when they start; without a network these keep their random weights.
     """
-    download, load = torch.hub.load_state_dict_from_url, torch.nn.Module.load_state_dict
 
-    @functools.wraps(download)
-    def download_or_not(url: str, *args: Any, **kwargs: Any) -> Any:
+    def download_or_not(download: Any, url: str, *args: Any, **kwargs: Any) -> Any:
         try:
             return download(url, *args, **kwargs)
         except OSError as error:  # URLError is one
             missing.append(f"{url}: {error}")
             return OrderedDict()
 
-    @functools.wraps(load)
-    def load_or_not(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+    def load_or_not(load: Any, model: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         if missing and len(state_dict) == 0:
             return torch.nn.modules.module._IncompatibleKeys([], [])
-        return load(self, state_dict, *args, **kwargs)
+        return load(model, state_dict, *args, **kwargs)
 
-    torch.hub.load_state_dict_from_url = download_or_not
-    torch.nn.Module.load_state_dict = load_or_not  # type: ignore[method-assign]
+    replace_call(torch.hub, "load_state_dict_from_url", download_or_not)
+    replace_call(torch.nn.Module, "load_state_dict", load_or_not)

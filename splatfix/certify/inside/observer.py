@@ -15,7 +15,6 @@ import glob
 import json
 import os
 import sys
-import threading
 import time
 import traceback
 from types import ModuleType
@@ -27,8 +26,6 @@ from splatfix.certify.inside import importing, loaded
 if TYPE_CHECKING:
     from splatfix.certify.inside.training import Training
 
-TROUBLE = "inside.txt"
-"""Beside the records: tracebacks of hooks that could not be set."""
 _OWN = "the trainer's own"
 _DRAWS = ("gaussianraster", "surfelraster", "rasteriz")
 """How the names begin of what draws a picture, in lower case."""
@@ -53,16 +50,14 @@ class Record:
             "unloadable": [],
             "weights": [],
             "refused_loads": [],
-            "not_tensors": [],
             "declared_operators": False,
         }
         self._pid = os.getpid()
         self._started = time.monotonic()
-        self._lock = threading.Lock()
 
     def not_observed(self) -> None:
         """Write to ``inside.txt`` what is being handled, which kept a hook from being set; the trainer goes on without."""
-        with open(os.path.join(self.out, TROUBLE), "a", encoding="utf-8") as file:
+        with open(os.path.join(self.out, "inside.txt"), "a", encoding="utf-8") as file:
             file.write(traceback.format_exc())
 
     def measured(self) -> TrainingRecord:
@@ -89,16 +84,10 @@ class Record:
         )
 
     def write(self) -> None:
-        """Write ``observed-PID.json`` whole or not at all. A process that only forks off the trainer writes none."""
-        if os.getpid() != self._pid:
-            return
-        with self._lock:
-            record = dataclasses.asdict(self.measured())
-            document = {"argv": sys.argv, "record": record, **self.passed_over}
-            path = os.path.join(self.out, f"observed-{self._pid}.json")
-            with open(path + ".partial", "w", encoding="utf-8") as file:
-                json.dump(document, file)
-            os.replace(path + ".partial", path)
+        """Write ``observed-PID.json``. A process that only forks off the trainer writes none."""
+        if os.getpid() == self._pid:
+            document = {"argv": sys.argv, "record": dataclasses.asdict(self.measured()), **self.passed_over}
+            loaded.write_whole(os.path.join(self.out, f"observed-{self._pid}.json"), document)
 
 
 def start(record: Record, configuration: dict[str, Any]) -> None:
@@ -128,17 +117,13 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
     ending = sys.excepthook
 
     def on_error(kind: Any, error: BaseException, trace: Any) -> None:
-        # the innermost place in the checkout
-        place = function = None
-        for frame in traceback.extract_tb(trace):
-            if os.path.abspath(frame.filename).startswith(record.root):
-                place, function = f"{os.path.relpath(frame.filename, record.root)}:{frame.lineno}", frame.name
+        place, function = importing.place_in(record.root, traceback.extract_tb(trace))
         record.error = TrainerError(
             type=type(error).__name__,
             message=str(error)[:2000],
             module=error.name if isinstance(error, ImportError) else None,
-            place=place,
-            function=function,
+            place=place or None,
+            function=function or None,
         )
         ending(kind, error, trace)
 

@@ -10,15 +10,14 @@ evaluation only, and the other iterations count for their length alone. Imports 
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from typing import Any, Optional
 
 import torch
 
-from smoke_trainer.memory import peak_rss, resident, under_wsl
-from smoke_trainer.record import CudaMemory, CudaPeak, HostPeaks, Memory, TrainingMachine
+from smoke_trainer.memory import PeakMemory
+from smoke_trainer.record import TrainingMachine
 
 EVERY_ON_GPU = 10
 
@@ -41,13 +40,8 @@ class Phases:
         self._sums: dict[str, float] = {}
         """Of their seconds, by phase."""
         self._phase, self._after_backward, self._passes = "other", False, 0
-        self._held: dict[str, int] = {}
-        """Bytes in ``train`` and ``eval``: of the GPU where there is one, else of this process."""
-        self._peak = 0
-        self._cuda = CudaMemory()
-        self._machine = TrainingMachine()
-        # Windows' driver moves memory to the host where others refuse
-        self._spills = sys.platform == "win32" or under_wsl()
+        self._memory = PeakMemory(torch.device("cuda" if on_gpu else "cpu"))
+        self._memory.enter("train")
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a record for time and memory; seconds of phases by the iterations that were timed."""
@@ -55,19 +49,21 @@ class Phases:
         if phases and self._evaluation:
             phases["evaluation"] = round(self._evaluation, 3)
         seconds = {"setup": self._load, "train": self._train, "eval": round(self._evaluation, 4)}
-        rss, cuda = peak_rss(), None
-        host = HostPeaks(train=rss)
-        if not self.on_gpu:
-            host = replace(host, eval=self._held.get("eval") or None)
-        elif self._held:
-            train = replace(self._cuda.train, allocated=self._held.get("train"))
-            cuda = replace(self._cuda, train=train, eval=CudaPeak(self._held.get("eval")))
-        memory = Memory(rss=rss, host=host, cuda=cuda)
-        return {"phases": phases, "seconds": seconds, "memory": memory, "machine": self._machine}
+        machine = TrainingMachine()
+        if self.on_gpu:
+            about: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+            integrated = bool(getattr(about, "is_integrated", False))
+            machine = TrainingMachine(
+                gpu=str(about.name), gpu_memory=int(about.total_memory), gpu_integrated=integrated
+            )
+        memory = replace(self._memory.summary(), growth=None)  # told from the series
+        return {"phases": phases, "seconds": seconds, "memory": memory, "machine": machine}
 
     def enter(self, phase: str) -> None:
         """A phase begins, and with it the one before ends."""
         self._mark()
+        if phase != self._phase and "evaluation" in (phase, self._phase):
+            self._memory.enter("eval" if phase == "evaluation" else "train")
         self._phase = phase
         if phase == "optimizer":
             self._after_backward = False
@@ -88,6 +84,8 @@ class Phases:
         """End a backward pass, and with it an iteration; return milliseconds by phase, of ``iteration`` alone where not timed."""
         self.enter("other")
         timed = self._is_timed()
+        if self.on_gpu and timed:
+            self._memory.sample(self._passes, 0)  # how full the GPU is, by all programs
         spent, self._spent = self._spent, {}
         self._after_backward = True
         self._passes += 1
@@ -107,41 +105,9 @@ class Phases:
         return not self.on_gpu or self._passes % EVERY_ON_GPU == 0
 
     def _mark(self) -> None:
-        """What went by since the last mark belongs to the phase that ends, and what was held since: of the GPU the peak, to the
-        phase that raised it, of this process what it holds."""
-        part = "eval" if self._phase == "evaluation" else "train"
-        if not self.on_gpu:
-            self._hold(part, resident() or 0)
-        else:
-            if self._is_timed() or part == "eval":
-                torch.cuda.synchronize()
-            peak = int(torch.cuda.max_memory_allocated())
-            if peak > self._peak:
-                self._peak = self._held[part] = peak
-            elif part == "eval":
-                # lower than what training took before: how high is not known, only what is left of it
-                self._hold(part, int(torch.cuda.memory_allocated()))
-            if self._is_timed():
-                self._look_at_gpu()
+        """What went by since the last mark belongs to the phase that ends."""
+        if self.on_gpu and (self._is_timed() or self._phase == "evaluation"):
+            torch.cuda.synchronize()
         now = time.perf_counter()
         self._spent[self._phase] = self._spent.get(self._phase, 0.0) + now - self._last
         self._last = now
-
-    def _hold(self, part: str, size: int) -> None:
-        self._held[part] = max(size, self._held.get(part, 0))
-
-    def _look_at_gpu(self) -> None:
-        """How full the GPU is, by all programs."""
-        free, total = torch.cuda.mem_get_info()
-        about: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
-        integrated = bool(getattr(about, "is_integrated", False))
-        self._machine = TrainingMachine(gpu=str(about.name), gpu_memory=int(total), gpu_integrated=integrated)
-        spill = None
-        if self._spills:
-            # at least: what is reserved beyond all that the GPU has in use, by other programs too
-            spill = max(0, int(torch.cuda.memory_reserved()) - int(total - free), self._cuda.spill or 0)
-        self._cuda = CudaMemory(
-            train=CudaPeak(reserved=int(torch.cuda.max_memory_reserved())),
-            used_share=max(1.0 - free / total, self._cuda.used_share or 0.0),
-            spill=spill,
-        )

@@ -1,13 +1,12 @@
 """``sitecustomize`` of a trainer that is certified: sets up what the configuration asks for, then the environment's own.
 
 Python imports ``sitecustomize`` in every interpreter that inherits PYTHONPATH, so what a trainer starts is observed too.
-Nothing here stops a trainer: what cannot be set up is written to ``inside.txt`` beside the records, which the report shows.
+Nothing here stops a trainer: Python prints what a ``sitecustomize`` raises, and goes on.
 """
 
 import json
 import os
 import sys
-import traceback
 
 CONFIGURATION = "SPLATFIX_INSIDE"
 """Names the JSON file: see :func:`splatfix.certify.stacks.child.stage_inside`."""
@@ -20,15 +19,11 @@ def set_up() -> None:
         return
     with open(path, encoding="utf-8") as file:
         configuration = json.load(file)
-    try:
-        from splatfix.certify.inside import importing, observer
+    from splatfix.certify.inside import importing, observer
 
-        record = observer.Record(configuration)
-        importing.watch_imports(record, configuration)
-        observer.start(record, configuration)
-    except Exception:
-        with open(os.path.join(configuration["out"], "inside.txt"), "a", encoding="utf-8") as file:
-            file.write(traceback.format_exc())
+    record = observer.Record(configuration)
+    importing.watch_imports(record, configuration)
+    observer.start(record, configuration)
 
 
 def run_the_next() -> None:
@@ -46,5 +41,7 @@ def run_the_next() -> None:
     spec.loader.exec_module(module)
 
 
-set_up()
-run_the_next()
+try:
+    set_up()
+finally:
+    run_the_next()

@@ -5,7 +5,6 @@ Each backward pass is one line of ``metrics.jsonl``. Imports torch: loaded once 
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -13,22 +12,22 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 
-from smoke_trainer.memory import peak_rss
+from smoke_trainer.memory import resident
 from smoke_trainer.record import (
     GaussianCounts,
     GroupGradients,
-    GroupUpdates,
     Implementation,
     Reached,
     TrainLoss,
 )
 from smoke_trainer.updates import UpdateCheck
+from splatfix.certify.inside.cuda_on_cpu import replace_call
 from splatfix.certify.inside.importing import file_of
 from splatfix.certify.inside.phases import Phases
 
@@ -64,18 +63,17 @@ class Training:
         self._steps: Counter[type] = Counter()
         """By class of optimizer."""
         self._updates = UpdateCheck()
-        self._moved: dict[str, GroupUpdates] = {}
         self._lines: Optional[Any] = None
         self._written = 0.0
         self._hook()
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a record that the training fills in."""
-        loss, counts = TrainLoss(), GaussianCounts()
-        if self._losses:
-            loss = TrainLoss(_mean(self._losses[:SMOOTHED_OVER]), _mean(self._losses[-SMOOTHED_OVER:]))
+        counts, changes = (
+            GaussianCounts(),
+            [after - before for before, after in zip(self._counts, self._counts[1:])],
+        )
         if self._counts:
-            changes = [after - before for before, after in zip(self._counts, self._counts[1:])]
             counts = GaussianCounts(
                 initial=self._counts[0],
                 final=self._counts[-1],
@@ -85,21 +83,20 @@ class Training:
             )
         return {
             "iterations": len(self._losses),
-            "train_loss": loss,
+            "train_loss": TrainLoss(
+                _mean(self._losses[:SMOOTHED_OVER]), _mean(self._losses[-SMOOTHED_OVER:])
+            ),
             "gaussians": counts,
             "gradients": {name: GroupGradients(**row) for name, row in self._groups.items()},
             "reached": self._reached,
-            "updates": self._moved,
+            "updates": self._updates.summary(),
             **self.phases.fields(),
         }
 
     def _hook(self) -> None:
-        tensor: Any = torch.Tensor
-        optimizer: Any = torch.optim.Optimizer
-        backward, begin, inside = tensor.backward, optimizer.__init__, False
+        inside = False
 
-        @functools.wraps(backward)
-        def backward_seen(this: Any, *args: Any, **kwargs: Any) -> Any:
+        def backward_seen(backward: Any, this: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal inside
             if inside:  # torch hands a call on to its own wrapped name where a mode is active
                 return backward(this, *args, **kwargs)
@@ -113,26 +110,25 @@ class Training:
                 self._passed(this.detach())
             return done
 
-        @functools.wraps(begin)
-        def begin_seen(this: Any, *args: Any, **kwargs: Any) -> None:
+        def begin_seen(begin: Any, this: Any, *args: Any, **kwargs: Any) -> None:
             begin(this, *args, **kwargs)
             # held by nothing of ours: a trainer may make another optimizer, and drop this one with its parameters
             self._optimizers.append(weakref.ref(this))
             this.register_step_pre_hook(lambda stepped, *_: self._before_step(stepped))
             this.register_step_post_hook(lambda stepped, *_: self._after_step(type(stepped)))
 
-        tensor.backward, optimizer.__init__ = backward_seen, begin_seen
+        replace_call(torch.Tensor, "backward", backward_seen)
+        replace_call(torch.optim.Optimizer, "__init__", begin_seen)
 
     def _before_step(self, optimizer: Any) -> None:
         self.phases.enter("optimizer")
         if self._steps[type(optimizer)] + 1 not in FOLLOWED:
             return
         try:
-            for number, group in enumerate(optimizer.param_groups):
-                if not group.get("lr", 1.0):  # held on purpose, as Scaffold-GS holds its anchors
-                    continue
-                for parameter in group["params"][:2]:
-                    self._updates.before(str(group.get("name") or f"group {number + 1}"), parameter)
+            for name, group in _named([optimizer]):
+                if group.get("lr", 1.0):  # else held on purpose, as Scaffold-GS holds its anchors
+                    for parameter in group["params"][:2]:
+                        self._updates.before(name, parameter)
         except Exception:
             self._record.not_observed()
 
@@ -141,7 +137,6 @@ class Training:
         self._steps[kind] += 1
         if self._steps[kind] in FOLLOWED:
             self._updates.after()
-            self._moved = self._updates.summary()
         name = f"{kind.__module__}.{kind.__qualname__}"
         row = self._record.implementations.get(f"optimizer {name}")
         if row is None:
@@ -157,21 +152,17 @@ class Training:
         self._losses.append(loss)
         alive = [item for item in (reference() for reference in self._optimizers) if item is not None]
         groups: dict[str, list[torch.Tensor]] = {}
-        for position, optimizer in enumerate(alive):
-            for number, group in enumerate(optimizer.param_groups):
-                name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
-                groups.setdefault(name, []).extend(group["params"])
+        for name, group in _named(alive):
+            groups.setdefault(name, []).extend(group["params"])
         before = self._rows
         norms = {name: self._norm(name, params) for name, params in groups.items()}
         if self._rows is not None and self._counts[-1:] != [self._rows]:
             self._counts.append(self._rows)
-        if not self._record.passed_over["not_tensors"]:
-            self._record.passed_over["not_tensors"] = _not_tensors(alive)
         line: dict[str, Any] = {
             "iteration": len(self._losses),
             "loss": loss,
             "gaussians": self._rows,
-            "rss_gb": round((peak_rss() or 0) / GIB, 4),
+            "rss_gb": round((resident() or 0) / GIB, 4),
             "ms": self.phases.passed(grown=before is not None and before != self._rows),
             "gradients": norms,
         }
@@ -235,22 +226,16 @@ class Training:
         self._reached = Reached(float(rows.float().mean()), self._reached_steps)
 
 
-def _not_tensors(optimizers: Sequence[Any]) -> list[str]:
-    """NumPy numbers in the optimizers' options, such as a learning rate that np.exp made: a checkpoint with them is no file of
-    tensors alone, which is all that torch.load takes from 2.6 on."""
-    kinds = set()
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for key, value in group.items():
-                if type(value).__module__ == "numpy":
-                    kind = type(value).__name__
-                    kinds.add(f"{key} of {group.get('name') or 'a group'}: numpy.{kind}")
-    return sorted(kinds)
+def _named(optimizers: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every parameter group with the name that its trainer gave it, or by its place."""
+    for position, optimizer in enumerate(optimizers, 1):
+        for number, group in enumerate(optimizer.param_groups, 1):
+            yield str(group.get("name") or f"optimizer {position} group {number}"), group
 
 
 def _mean(losses: Sequence[Optional[float]]) -> Optional[float]:
-    """Average losses; None where one of them is not finite."""
+    """Average losses; None where there is none, or one of them is not finite."""
     finite = [loss for loss in losses if loss is not None]
-    if len(finite) < len(losses):
+    if not finite or len(finite) < len(losses):
         return None
     return sum(finite) / len(finite)
