@@ -55,7 +55,7 @@ def calibrated(
         raise obstacle.error()
     if family != "smoke" and not make_context(facts).visible_gpus:
         raise SplatfixError.of("app.no-gpu-to-calibrate")
-    folder = scene or samples_folder() / find_samples()[0].name
+    folder = scene or samples_folder() / next(iter(find_samples()))
     with temporary_folder() as staged:
         stage(staged)
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from smoke_trainer.data.find import PUBLIC_SCENES, survey
 from smoke_trainer.errors import SmokeTrainerError
 from splatfix.certify.criteria.running import sentence
 from splatfix.certify.model import Skipped
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import sha256_of
 from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.core.step import say, value_options
 
@@ -84,10 +83,9 @@ def sample_suite(
     suite = replace(SUITES[name], iterations=iterations, resolution=resolution)
     if only is None:
         return suite
-    (sample,) = find_samples((only,))
-    if sample.name not in suite.scenes:
+    if only not in suite.scenes:
         raise SplatfixError.of("certify.not-in-suite", name=name, only=only, scenes=suite.scenes)
-    return replace(suite, scenes=(sample.name,))
+    return replace(suite, scenes=(only,))
 
 
 def data_suite(
@@ -137,75 +135,36 @@ def data_suite(
     )
 
 
-class SampleScene(Struct, frozen=True):
-    """One sample scene. ``size`` is (width, height) of its images in pixels; ``files`` maps each file to its SHA-256."""
-
-    name: str
-    kind: str
-    layout: str
-    views: int
-    size: tuple[int, int]
-    points: int
-    files: Mapping[str, str]
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the checksums, for JSON."""
-        row = {key: value for key, value in asdict(self).items() if key != "files"}
-        return {**row, "size": list(self.size)}
-
-
 def samples_folder() -> Path:
     """The folder with one folder per sample scene, and their index."""
     return SMOKE_TRAINER / "samples"
 
 
-def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
-    """Return the samples of those names, all without one.
+def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
+    """Return what is known of the samples of those names, all without one, by name: kind, layout, number of views, the size of
+    their images in pixels, points.
 
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2).
     """
     index = json.loads((samples_folder() / "samples.json").read_text(encoding="utf-8"))
-    known = {row["name"]: SampleScene(**{**row, "size": tuple(row["size"])}) for row in index["scenes"]}
+    known = {row["name"]: row for row in index["scenes"]}
     chosen = tuple(names) or tuple(known)
     for name in chosen:
         if name not in known:
             raise SplatfixError.of("certify.unknown-sample", name=name, known=known)
-    return tuple(known[name] for name in chosen)
+    return {name: known[name] for name in chosen}
 
 
-def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ...]:
-    """Return the files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word.
-
-    Raises:
-        SplatfixError: ``scene-not-found`` (exit code 3) where that folder does not exist.
-    """
-    folder = (root or samples_folder()) / sample.name
-    if not folder.is_dir():
-        raise SplatfixError.of(
-            "certify.scene-not-found", folder=folder, sample_name=sample.name, parent=folder.parent
-        )
-    problems = []
-    for name, digest in sample.files.items():
-        path = folder / name
-        if not path.is_file():
-            problems.append(f"{name} is missing")
-        elif sha256_of(path) != digest:
-            problems.append(f"{name} has changed")
-    return tuple(problems)
-
-
-def export_sample(sample: SampleScene, out: Path) -> Path:
+def export_sample(name: str, out: Path) -> Path:
     """Copy a sample scene to ``out/NAME`` and return that folder.
 
     Raises:
         SplatfixError: ``cannot-write`` (exit code 3).
     """
-    folder = out / sample.name
+    folder = out / name
     try:
-        for name in sample.files:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(samples_folder() / sample.name / name, folder / name)
+        shutil.copytree(samples_folder() / name, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
     except OSError as error:
         raise SplatfixError.of(
             "certify.cannot-write", folder=folder, reason=error.strerror or error

@@ -155,18 +155,14 @@ def export_scenes(
 
 @scenes_app.command("check", epilog=examples("scenes-check"))
 def check_scenes(
-    names: Annotated[Optional[list[str]], option("scenes-check.names", autocompletion=SAMPLES)] = None,
-    root: Annotated[Optional[Path], option("scenes-check.root")] = None,
+    folders: Annotated[list[Path], option("scenes-check.folders")],
     html: Annotated[Optional[Path], option("scenes-check.html")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say what is wrong with a scene before hours are spent, and which trainers take it; no torch, no photo decoded.
-
-    Sample scenes are compared with their checksums.
-    """
+    """Say what is wrong with a scene before hours are spent, and which trainers take it; no torch, no photo decoded."""
     from splatfix.app import scenes as use_case
 
-    finish(use_case.check_scenes(tuple(names or ()), root, html), as_json)
+    finish(use_case.check_scenes(tuple(folders), html), as_json)
 
 
 @scenes_app.command("fix", epilog=examples("scenes-fix"))

@@ -18,7 +18,7 @@ from smoke_trainer.__main__ import main as trainer_main
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.kernels import WHICH
-from splatfix.certify.scenes import export_sample, find_samples
+from splatfix.certify.scenes import export_sample
 from splatfix.certify.smoke import stage
 from splatfix.certify.smoke_training import record_of
 from splatfix.core.codec import to_json
@@ -181,4 +181,4 @@ def known() -> Facts:
 @pytest.fixture
 def scene(tmp_path: Path) -> Path:
     """A bundled scene in COLMAP's layout, to be changed."""
-    return export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+    return export_sample("fruit", tmp_path / "scenes")

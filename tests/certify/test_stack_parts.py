@@ -1,8 +1,7 @@
-"""Parts of a rehearsal: scenes that do not fit, how far the trainer is, its threads, and what it left."""
+"""Parts of a rehearsal: a scene's copy, how far the trainer is, its threads, and what it left."""
 
 import json
 import os
-import struct
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +16,6 @@ from splatfix.certify.progress import words
 from splatfix.certify.stacks.child import copy_scene
 from splatfix.certify.stacks.prepare import threads_for
 from splatfix.certify.stacks.progress import following, latest
-from splatfix.certify.stacks.scene_layout import scene_problems
-from splatfix.facts.scene.colmap import MODELS
 from splatfix.model import Facts, Resources
 from tests.plan.machines import refused
 from tests.tables import data
@@ -26,20 +23,6 @@ from tests.tables import data
 pytest.importorskip("torch")
 
 from splatfix.certify.stacks import compare_renders
-
-READER: str = data(__file__)["texts"]["reader"]
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    folder = tmp_path / "checkout" / "scene"
-    folder.mkdir(parents=True)
-    (folder / "dataset_readers.py").write_text(READER)
-    return folder.parent
-
-
-def codes(checkout: Path, scene: Path, images: str = "") -> list[str]:
-    return [item.code for item in scene_problems(checkout, scene, images)]
 
 
 def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
@@ -59,44 +42,6 @@ def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
     assert {path.name for path in copy.iterdir()} == {"images", "sparse"}
     assert (copy / "images" / "a.png").is_symlink() and not (copy / "images").is_symlink()
     assert refused(copy_scene, scene, copy).code == "scene-not-copied", "it is there already"
-
-
-@pytest.mark.parametrize(
-    ("moved", "to", "images", "found"),
-    [
-        ("images", "images", "", []),
-        ("images", "photos", "", ["scene-images-missing"]),
-        ("images", "photos", "photos", []),
-        ("sparse", "model", "", ["scene-type"]),
-        ("sparse/0", "sparse/1", "", ["scene-model-missing"]),
-    ],
-)
-def test_what_the_source_names_is_looked_for(
-    checkout: Path, scene: Path, moved: str, to: str, images: str, found: list[str]
-) -> None:
-    (scene / moved).rename(scene / to)
-    problems = scene_problems(checkout, scene, images)
-    assert [item.code for item in problems] == found
-    assert ("one lies in sparse/1" in str(problems)) is (to == "sparse/1")
-    (scene / "transforms_train.json").write_text("{}")
-    assert (codes(checkout, scene, images) == []) is (found in ([], ["scene-type"]))
-    (checkout / "scene" / "dataset_readers.py").write_text("open(path)\n")
-    assert codes(checkout, scene, images) == []
-
-
-@pytest.mark.parametrize(
-    ("number", "fits"), [(0, True), (1, True), (2, True), (4, False), (10, False), (99, False)]
-)
-def test_camera_models_of_a_binary_model(checkout: Path, scene: Path, number: int, fits: bool) -> None:
-    size = MODELS[number][1] if number in MODELS else 0
-    rows = [struct.pack("<iiQQ4d", 1, 1, 160, 120, 150, 150, 80, 60)]
-    rows += [struct.pack(f"<iiQQ{size}d", 2, number, 160, 120, *[1.0] * size)]
-    model = scene / "sparse" / "0"
-    (model / "cameras.bin").write_bytes(struct.pack("<Q", 2) + b"".join(rows))
-    (model / "images.bin").write_bytes(struct.pack("<Q", 0))
-    assert codes(checkout, scene) == ([] if fits else ["scene-camera-model"])
-    (model / "cameras.bin").write_bytes(struct.pack("<Q", 2) + rows[0] + rows[1][:9])
-    assert codes(checkout, scene) == []
 
 
 def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) -> str:

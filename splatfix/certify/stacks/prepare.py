@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
-from splatfix.certify.scenes import export_sample, find_samples
+from splatfix.certify.scenes import export_sample
 from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
 from splatfix.checks import run_checks, select
 from splatfix.checks.checkout.recognition import recognise
@@ -150,8 +150,7 @@ def with_scene(subject: StackSubject, folder: Path) -> StackSubject:
     """Return the subject with the user's scene, or with a bundled one that is exported into ``folder``."""
     request = subject.request
     if request.scene is None:
-        (sample,) = find_samples((SAMPLE,))
-        scene = export_sample(sample, folder / "scenes")
+        scene = export_sample(SAMPLE, folder / "scenes")
         return replace(subject, scene=scene, resolution=request.resolution or 1)
     scene, images, resolution = request.scene.absolute(), "", request.resolution
     if not (scene / "images").is_dir():

@@ -27,7 +27,6 @@ from splatfix.certify.smoke_training import record_of
 from splatfix.certify.stacks.certificate import stack_certificate
 from splatfix.certify.stacks.child import copy_scene, stage_inside, training_arguments
 from splatfix.certify.stacks.progress import following
-from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
 from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
@@ -97,7 +96,6 @@ class StackTrainer:
         """Train, render, measure, and judge."""
         began = time.monotonic()
         subject = self._subject
-        problems = scene_problems(subject.source, subject.scene, subject.images)
         done, observed = self._run_script(subject.script, self._arguments, "trainer.log", tell)
         if done.ok and (subject.source / RENDER).is_file():
             self._render(tell)
@@ -106,12 +104,8 @@ class StackTrainer:
             self._run_script(METRICS, ["-m", str(self._model)], "metrics.log", tell)
         record = self._record(observed, done, self._compare(tell))
         write_json(self._report / "result.json", asdict(record))
-        run = StackRun(
-            extensions=subject.extensions,
-            mends=(*subject.mends, *self._mends),
-            scripts=self._scripts,
-            scene_problems=problems,
-        )
+        mends = (*subject.mends, *self._mends)
+        run = StackRun(extensions=subject.extensions, mends=mends, scripts=self._scripts)
         criteria = judge(Training(record=record, done=done, device=subject.device, stack=run))
         pictures = sorted(self._report.glob("renders/**/*.png"))[:MAX_IMAGES]
         images = tuple(path.relative_to(subject.out).as_posix() for path in pictures)
