@@ -15,8 +15,8 @@ from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, re
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.advice import way_out
 from splatfix.certify.criteria.stack import MENDS
-from splatfix.certify.engine import Progress
 from splatfix.certify.host import placed
+from splatfix.certify.progress import Progress
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
 from splatfix.certify.request import RehearseRequest as RehearseRequest
 from splatfix.certify.request import TrainingRequest

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from splatfix.app.certify import exit_code_of, run_and_report
 from splatfix.app.rehearse import stack_subject
 from splatfix.certify import Certificate, Interrupted, Outcome, RehearseRequest, Verdict
-from splatfix.certify.engine import Progress
 from splatfix.certify.host import VARIABLE, Host
+from splatfix.certify.progress import Progress
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command

@@ -1,57 +1,67 @@
-"""What a stack's own trainer finds when it is certified: the observer, drop-ins, a copy of the scene, and its command line."""
+"""What a stack's own trainer finds when it is certified: the observer, drop-ins, a copy of the scene; and how far it is."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from splatfix.certify.smoke import child_variables
-from splatfix.certify.stacks.subject import StackSubject
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder
+from splatfix.core.reading import read_start
 from splatfix.core.resources import SMOKE_TRAINER
-from splatfix.knowledge.schedules import short_schedule, words_for
 
 _INSIDE = Path(__file__).parent.with_name("inside")
 _NOT_CODE = shutil.ignore_patterns("__pycache__")
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
 """Files of a scene that no trainer writes to, by their endings."""
+_RECENT = 20
+"""Iterations that the speed is a mean of."""
+_TAIL = 1 << 16
+"""Bytes that hold as many lines, of some hundred bytes each."""
 
 
 def stage_inside(
-    folder: Path, subject: StackSubject, out: Path, written: Sequence[Path] = ()
+    folder: Path,
+    out: Path,
+    checkout: Path,
+    *,
+    cpu: bool,
+    extensions: Sequence[str],
+    placeholders: Sequence[str] = (),
+    standins: Sequence[str] = (),
+    needed: Sequence[str] = (),
+    written: Sequence[Path] = (),
+    dropins: Path | None = None,
 ) -> dict[str, str]:
     """Put the observer into ``folder`` and return the variables with which a child loads it, and the drop-ins, first.
 
     What it observes goes to ``out``; only this run writes to the folders of ``written``. On a GPU nothing is passed over: no file
     that torch refuses to load, and no module that lacks a library.
     """
-    for name in subject.standins:
+    for name in standins:
         shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
     settings = {
         "out": str(out.resolve()),
-        "checkout": str(subject.source),
-        "cpu": subject.rehearsed,
-        "extensions": subject.extensions,
-        "placeholders": subject.placeholders,
-        "needed": subject.needed if subject.rehearsed else (),
-        "written": list(map(str, written)) if subject.rehearsed else (),
+        "checkout": str(checkout),
+        "cpu": cpu,
+        "extensions": extensions,
+        "placeholders": placeholders,
+        "needed": needed if cpu else (),
+        "written": list(map(str, written)) if cpu else (),
     }
-    variables = child_variables(folder) | stage_observer(folder, settings, subject.dropins)
-    if subject.rehearsed and shutil.which("nvidia-smi") is None:
+    variables = child_variables(folder) | stage_observer(folder, settings, dropins)
+    if cpu and shutil.which("nvidia-smi") is None:
         # for trainers that choose the idlest GPU by its output, as Scaffold-GS does
         program = make_folder(folder / "bin") / "nvidia-smi"
         shutil.copyfile(_INSIDE / "nvidia-smi", program)
         program.chmod(0o755)
         variables["PATH"] = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
-    if subject.threads:
-        variables["OMP_NUM_THREADS"] = str(subject.threads)
     return {**variables, "WANDB_MODE": "disabled"}
 
 
@@ -84,22 +94,15 @@ def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | No
 def copy_scene(scene: Path, destination: Path) -> Path:
     """Copy a scene for a trainer that may write into it, as Inria's does with ``points3D.ply``; images are linked where possible.
 
-    Links are followed, for many have their photos elsewhere; not those to a folder around them, to a device or a pipe.
+    Links are followed, for many have their photos elsewhere; not those to a folder around them, which have no end.
 
     Raises:
         SplatfixError: ``scene-not-copied`` (exit code 3).
     """
 
-    def left_out(parent: str, names: list[str]) -> list[str]:
-        within = Path(parent).relative_to(scene)
-        # each folder that was gone through on the way here: what leads back into it has no end
-        way = [(scene / above).resolve() for above in (within, *within.parents)]
-        real = {name: Path(parent, name).resolve() for name in names}
-        return [
-            name
-            for name, path in real.items()
-            if not (path.is_file() or path.is_dir()) or any(above.is_relative_to(path) for above in way)
-        ]
+    def leads_back(parent: str, names: list[str]) -> list[str]:
+        around = Path(parent).resolve()
+        return [name for name in names if around.is_relative_to(Path(parent, name).resolve())]
 
     def copy(source: str, target: str) -> None:
         if Path(source).suffix.lower() in _LINKED:
@@ -109,30 +112,34 @@ def copy_scene(scene: Path, destination: Path) -> Path:
         shutil.copyfile(source, target)
 
     try:
-        return Path(shutil.copytree(scene, destination, ignore=left_out, copy_function=copy))
+        shutil.copytree(
+            scene, destination, ignore=leads_back, copy_function=copy, ignore_dangling_symlinks=True
+        )
     except (OSError, RecursionError) as error:
         reason: object = error
         if isinstance(error, shutil.Error):  # which has a row of each file
             reason = error.args[0][0][-1]
         raise SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason) from error
+    return destination
 
 
-def training_arguments(
-    subject: StackSubject, options: Mapping[str, str], scene: Path, model: Path
-) -> list[str]:
-    """Return what follows ``train.py``: scene, where to write, the short schedule as far as the trainer has the options (by name,
-    as they are typed), and the user's own arguments, which win."""
-    arguments = ["--source_path", str(scene), "--model_path", str(model)]
-    for name, setting in short_schedule().items():
-        if name in options:
-            arguments += [options[name], *setting.words(subject.iterations)]
-    if subject.resolution is not None and "resolution" in options:
-        arguments += ["--resolution", str(subject.resolution)]
-    if subject.images and "images" in options:
-        arguments += ["--images", subject.images]
-    if "port" in options:
-        # one that nobody listens on now: Inria's family opens it for a viewer
-        with socket.socket() as opened:
-            opened.bind(("127.0.0.1", 0))
-            arguments += ["--port", str(opened.getsockname()[1])]
-    return [*arguments, *words_for(subject.key), *subject.request.train_arguments]
+def latest(path: Path, iterations: int) -> dict[str, Any]:
+    """Return the progress object of the last whole line of an observer's ``metrics.jsonl``; {} where there is none."""
+    try:
+        size = path.stat().st_size
+    except OSError:  # not yet there
+        return {}
+    lines = read_start(path, _TAIL, max(0, size - _TAIL)).split(b"\n")[:-1]
+    if size > _TAIL:
+        del lines[0]  # the end of one
+    rows = [json.loads(line) for line in lines[-_RECENT:]]
+    if not rows:
+        return {}
+    state = {"iterations": iterations}
+    for name in ("iteration", "loss", "gaussians", "rss_gb", "vram_allocated_gb"):
+        state[name] = rows[-1].get(name)
+    # the first has waited for the scene
+    spent = [sum(row["ms"].values()) / 1000 for row in rows if row["iteration"] > 1]
+    if sum(spent) > 0:
+        state["iterations_per_second"] = len(spent) / sum(spent)
+    return state
