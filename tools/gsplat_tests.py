@@ -88,7 +88,8 @@ def main() -> int:
     tests = [str(root / "tests" / name) for name in TESTS]
     # as ``splatfix certify --repo`` runs a trainer
     inside, observed = make_folder(out / "inside"), make_folder(out / "observed")
-    variables = stage_inside(inside, observed, root, cpu=True, extensions=("gsplat",), written=(out,))
+    settings = {"out": str(observed), "checkout": str(root), "cpu": True, "extensions": ["gsplat"]}
+    variables = stage_inside(inside, {**settings, "written": [str(out)]})
     variables["OMP_NUM_THREADS"] = "1"
     # no compiler is found by a program that looks for one
     variables["PATH"] = os.pathsep.join((str(inside / "bin"), str(options.python.parent)))

@@ -18,8 +18,6 @@ from splatfix.certify.criteria.stack import MENDS
 from splatfix.certify.host import placed
 from splatfix.certify.progress import Progress
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
-from splatfix.certify.request import RehearseRequest as RehearseRequest
-from splatfix.certify.request import TrainingRequest
 from splatfix.certify.run_levels import TRAINS_FROM
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import published_method
@@ -60,7 +58,7 @@ def certify(request: CertifyRequest) -> Result[CertificateDocument]:
         return _run(request, smoke_subject(request, python, facts, baseline), facts)
 
 
-def rehearse(request: RehearseRequest) -> Result[CertificateDocument]:
+def rehearse(request: CertifyRequest) -> Result[CertificateDocument]:
     """Run a checkout's own trainer and judge the outcome.
 
     Raises:
@@ -74,7 +72,7 @@ def rehearse(request: RehearseRequest) -> Result[CertificateDocument]:
 
 
 def _run(
-    request: TrainingRequest, subject: SmokeSubject | StackSubject, facts: Facts
+    request: CertifyRequest, subject: SmokeSubject | StackSubject, facts: Facts
 ) -> Result[CertificateDocument]:
     with report_lock(subject.out) as notes, training(console.err()) as progress:
         for note in notes:

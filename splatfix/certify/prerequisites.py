@@ -34,7 +34,9 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
         return None
     todo = [
         pip(facts, "install", *missing, text="Install them"),
-        run("splatfix", "certify", "--python", "FOLDER", text="Choose the environment of your splatting stack"),
+        run(
+            "splatfix", "certify", "--python", "FOLDER", text="Choose the environment of your splatting stack"
+        ),
     ]
     if python == sys.executable:  # splatfix's own environment is seldom the one that is meant
         todo.reverse()

@@ -107,21 +107,16 @@ def data_suite(
     try:
         scenes, without = survey(folder)
     except SmokeTrainerError as error:
+        what, meaning = sentence(error.message), sentence(error.note)
         todo = (say(sentence(error.hint)),) if error.hint else ()
-        raise SplatfixError(
-            error.code,
-            sentence(error.message),
-            meaning=sentence(error.note),
-            todo=todo,
-            exit_code=Exit(error.exit_code),
-        ) from error
-    skipped: dict[str, str] = {}
+        code, exit_code = error.code, Exit(error.exit_code)
+        raise SplatfixError(code, what, meaning=meaning, todo=todo, exit_code=exit_code) from error
+    skipped = dict(without)
     if every_public:
         present = {scene.name for scene in scenes if scene.public}
-        skipped = dict.fromkeys(
-            (name for name in PUBLIC_SCENES if name not in present), f"not found in {folder}"
-        )
-    skipped.update(without)  # the trainer's own reason says more
+        for name in PUBLIC_SCENES:
+            if name not in present:
+                skipped.setdefault(name, f"not found in {folder}")  # the trainer's own reason says more
     if device == "cpu":
         iterations, resolution = iterations or CPU_ITERATIONS, resolution or CPU_WIDTH
     return Suite(

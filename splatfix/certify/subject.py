@@ -1,6 +1,5 @@
 """What is certified, resolved from a request for one machine: splatfix's own trainer on a suite of scenes, and how it runs."""
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,6 +49,7 @@ Gaussians."""
 class Subject(Struct, kw_only=True):
     """A trainer in one environment, and what is known of it once it is prepared."""
 
+    request: CertifyRequest
     python: str
     device: str
     runner: Runner = field(default_factory=Runner)
@@ -63,11 +63,28 @@ class Subject(Struct, kw_only=True):
     not_run: str = ""
     """Why no scene is trained."""
 
+    @property
+    def out(self) -> Path:
+        """The report's folder."""
+        return self.request.out.absolute()
+
+    def judged(self, scene: str, training: Training) -> SceneRun:
+        """Return what came of a training, with its pictures and its log as paths in the report."""
+        pictures = sorted((self.out / scene).glob("renders/**/*.png"))[:MAX_IMAGES]
+        return SceneRun(
+            scene=scene,
+            criteria=judge(training),
+            seconds=round(training.done.seconds, 1),
+            record=training.record,
+            images=tuple(path.relative_to(self.out).as_posix() for path in pictures),
+            log=f"{scene}/{TRAINING_LOG}",
+            unreadable=sentences(training.record.error) if is_unreadable(training) else "",
+        )
+
 
 class SmokeSubject(Subject, kw_only=True):
     """Splatfix's own trainer in one environment."""
 
-    request: CertifyRequest
     suite: Suite
     baseline: Certificate | None = None
     """An earlier certificate to compare with."""
@@ -77,11 +94,6 @@ class SmokeSubject(Subject, kw_only=True):
     """Puts trainer and kernels into a folder and returns the PYTHONPATH entry."""
     variables: Mapping[str, str] = {}
     """Of its processes."""
-
-    @property
-    def out(self) -> Path:
-        """The report's folder."""
-        return self.request.out.absolute()
 
     @property
     def scenes(self) -> tuple[str, ...]:
@@ -166,7 +178,6 @@ class SmokeSubject(Subject, kw_only=True):
                 progress(scene, latest)
 
         progress(scene, {})
-        began = time.monotonic()
         done = self.runner.run(
             [*command, "--out", str(folder), "--json-progress"],
             timeout=timeout,
@@ -175,7 +186,6 @@ class SmokeSubject(Subject, kw_only=True):
             on_line=on_line,
             log=folder / TRAINING_LOG,
         )
-        seconds = round(time.monotonic() - began, 1)
         record = from_json(TrainingRecord, object_in(folder / "result.json"))
         repeated, repeat_ended = None, ""
         if scene == self.scenes[0] and record.status == "ok":
@@ -196,16 +206,7 @@ class SmokeSubject(Subject, kw_only=True):
             repeated=repeated,
             repeat_ended=repeat_ended,
         )
-        images = sorted(path.relative_to(self.out).as_posix() for path in folder.glob("renders/**/*.png"))
-        return SceneRun(
-            scene=scene,
-            criteria=judge(training),
-            seconds=seconds,
-            record=record,
-            images=tuple(images[:MAX_IMAGES]),
-            log=f"{scene}/{TRAINING_LOG}",
-            unreadable=sentences(record.error) if is_unreadable(training) else "",
-        )
+        return self.judged(scene, training)
 
 
 def _losses(folder: Path) -> list[float]:

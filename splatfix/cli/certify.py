@@ -62,24 +62,6 @@ def certify(
             extensions=tuple(extension or ()),
         )
         finish(lanes.certify_in_container(in_lanes), as_json)
-    if repo is not None:
-        of_checkout = use_case.RehearseRequest(
-            checkout=repo,
-            scene=Path(scene) if scene else None,
-            script=script,
-            face=face,
-            train_arguments=tuple(train_arguments or ()),
-            python=python,
-            out=out,
-            device=device,
-            iterations=iterations,
-            resolution=resolution,
-            targets=options.archs(target),
-            verbose=verbose,
-        )
-        if dry_run:
-            finish(rehearse.dry_run(of_checkout, why=verbose), as_json)
-        finish(use_case.rehearse(of_checkout), as_json, form)
     request = use_case.CertifyRequest(
         suite=suite,
         scene=scene,
@@ -95,8 +77,16 @@ def certify(
         seed=seed,
         baseline=baseline,
         verbose=verbose,
+        checkout=repo or Path(),
+        script=script,
+        face=face,
+        train_arguments=tuple(train_arguments or ()),
     )
-    finish(use_case.certify(request), as_json, form)
+    if repo is None:
+        finish(use_case.certify(request), as_json, form)
+    if dry_run:
+        finish(rehearse.dry_run(request, why=verbose), as_json)
+    finish(use_case.rehearse(request), as_json, form)
 
 
 def monitor(

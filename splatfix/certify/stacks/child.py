@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,37 +26,10 @@ _TAIL = 1 << 16
 """Bytes that hold as many lines, of some hundred bytes each."""
 
 
-def stage_inside(
-    folder: Path,
-    out: Path,
-    checkout: Path,
-    *,
-    cpu: bool,
-    extensions: Sequence[str],
-    placeholders: Sequence[str] = (),
-    standins: Sequence[str] = (),
-    needed: Sequence[str] = (),
-    written: Sequence[Path] = (),
-    dropins: Path | None = None,
-) -> dict[str, str]:
-    """Put the observer into ``folder`` and return the variables with which a child loads it, and the drop-ins, first.
-
-    What it observes goes to ``out``; only this run writes to the folders of ``written``. On a GPU nothing is passed over: no file
-    that torch refuses to load, and no module that lacks a library.
-    """
-    for name in standins:
-        shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
-    settings = {
-        "out": str(out.resolve()),
-        "checkout": str(checkout),
-        "cpu": cpu,
-        "extensions": extensions,
-        "placeholders": placeholders,
-        "needed": needed if cpu else (),
-        "written": list(map(str, written)) if cpu else (),
-    }
+def stage_inside(folder: Path, settings: Mapping[str, Any], dropins: Path | None = None) -> dict[str, str]:
+    """Put the observer into ``folder`` and return all variables of a stack's process, which loads it, and the drop-ins, first."""
     variables = child_variables(folder) | stage_observer(folder, settings, dropins)
-    if cpu and shutil.which("nvidia-smi") is None:
+    if settings["cpu"] and shutil.which("nvidia-smi") is None:
         # for trainers that choose the idlest GPU by its output, as Scaffold-GS does
         program = make_folder(folder / "bin") / "nvidia-smi"
         shutil.copyfile(_INSIDE / "nvidia-smi", program)
@@ -70,7 +43,8 @@ def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | No
     what is installed.
 
     Args:
-        settings: what it is to do; ``out`` is the folder that it writes to.
+        settings: what it is to do: ``out`` is the folder that it writes to, ``standins`` are those of compiled packages that it
+            brings, and only this run writes to the folders of ``written``.
     """
     package = folder / "splatfix" / "certify"
     if not package.exists():
@@ -78,6 +52,8 @@ def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | No
         for parent in (package, package.parent):
             (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
         shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+        for name in settings.get("standins", ()):
+            shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
         # of which the observer needs the record, and how memory and updates are measured
         shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
     configuration = Path(settings["out"], "inside.json")

@@ -15,7 +15,6 @@ from typing import Any
 from msgspec import field
 
 from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
-from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import StackRun, Training
 from splatfix.certify.criteria.stack import METRICS as OF_METRICS
 from splatfix.certify.criteria.stack import RENDERING
@@ -24,8 +23,7 @@ from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun, TestedStack
 from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.progress import Progress
-from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
-from splatfix.certify.request import RehearseRequest
+from splatfix.certify.report_folder import make_room
 from splatfix.certify.smoke import child_variables, stage
 from splatfix.certify.stacks.child import copy_scene, latest, stage_inside
 from splatfix.certify.subject import Subject
@@ -36,7 +34,6 @@ from splatfix.core.limits import MOST_TEXT
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import Command, say, target_options, value_options
-from splatfix.core.words import few
 from splatfix.facts.checkout import read_arguments
 from splatfix.knowledge.schedules import short_schedule, words_for
 from splatfix.model import Checkout, Facts
@@ -58,7 +55,6 @@ _NAMES = {RENDER: RENDERING, METRICS: OF_METRICS}
 class StackSubject(Subject, kw_only=True):
     """A checkout, what stands in for its extensions, and the scene it trains."""
 
-    request: RehearseRequest
     checkout: Checkout
     """As far as the script reaches it."""
     source: Path
@@ -90,8 +86,6 @@ class StackSubject(Subject, kw_only=True):
     """A folder with them, to be searched first; None on a GPU."""
     needed: tuple[str, ...] = ()
     """Modules of others that the checkout imports and cannot do without."""
-    resumes: tuple[str, ...] = ()
-    """Places that load checkpoints in a way that torch may refuse."""
     threads: int | None = None
     """CPU threads of the trainer; None on a GPU, where it takes as many as it likes."""
     threads_because: str = ""
@@ -120,11 +114,6 @@ class StackSubject(Subject, kw_only=True):
         if not self.rehearsed:
             return ()
         return (*self.replacement.names, *self.standins)
-
-    @property
-    def out(self) -> Path:
-        """The report's folder."""
-        return self.request.out.absolute()
 
     @property
     def scenes(self) -> tuple[str, ...]:
@@ -208,7 +197,6 @@ class StackSubject(Subject, kw_only=True):
 
     def run(self, scene: str, progress: Progress) -> SceneRun:
         """Train, render, measure, and judge."""
-        began = time.monotonic()
         done, observed = self._run_script(self.script, self.arguments, "trainer.log", progress)
         if done.ok and (self.source / RENDER).is_file():
             self._render(progress)
@@ -218,11 +206,7 @@ class StackSubject(Subject, kw_only=True):
         record = self._record(observed, done, self._compare(progress))
         write_json(self.report / "result.json", asdict(record))
         run = StackRun(extensions=self.extensions, mends=self.mends, scripts=self.scripts)
-        criteria = judge(Training(record=record, done=done, device=self.device, stack=run))
-        pictures = sorted(self.report.glob("renders/**/*.png"))[:MAX_IMAGES]
-        images = tuple(path.relative_to(self.out).as_posix() for path in pictures)
-        seconds = round(time.monotonic() - began, 1)
-        return SceneRun(scene, criteria, seconds, record, images, f"{scene}/{TRAINING_LOG}")
+        return self.judged(scene, Training(record=record, done=done, device=self.device, stack=run))
 
     def _run_script(
         self, script: str, arguments: tuple[str, ...], log: str, progress: Progress
@@ -231,18 +215,18 @@ class StackSubject(Subject, kw_only=True):
         where, trains = f"{self.scene.name}: {script}", script == self.script
         progress(where, {})
         out = make_folder(self.scratch / f"observed-{Path(script).stem}-{log}")
-        variables = stage_inside(
-            make_folder(self.scratch / "inside"),
-            out,
-            self.source,
-            cpu=self.rehearsed,
-            extensions=self.extensions,
-            placeholders=self.placeholders,
-            standins=self.standins,
-            needed=self.needed,
-            written=(self.model, self.work),
-            dropins=self.dropins,
-        )
+        settings: dict[str, Any] = {
+            "out": str(out.resolve()),
+            "checkout": str(self.source),
+            "cpu": self.rehearsed,
+            "extensions": self.extensions,
+            "placeholders": self.placeholders,
+            "standins": self.standins,
+        }
+        if self.rehearsed:
+            # on a GPU nothing is passed over: no file that torch refuses to load, and no module that lacks a library
+            settings |= {"needed": self.needed, "written": [str(self.model), str(self.work)]}
+        variables = stage_inside(make_folder(self.scratch / "inside"), settings, self.dropins)
         if self.threads:
             variables["OMP_NUM_THREADS"] = str(self.threads)
         if self.loaded:
@@ -296,7 +280,7 @@ class StackSubject(Subject, kw_only=True):
     def _render(self, progress: Progress) -> None:
         """Render the test views after the first iteration and the last, the training views after the last."""
         options = read_arguments(self.source, RENDER)
-        arguments = ("-m", str(self.model))
+        arguments: tuple[str, ...] = ("-m", str(self.model))
         if "iteration" in options:
             if any(self.model.glob("point_cloud/iteration_1/*.ply")):
                 skip = [options[name] for name in ("skip_train", "skip_mesh") if name in options]
@@ -309,8 +293,7 @@ class StackSubject(Subject, kw_only=True):
 
     def _compare(self, progress: Progress) -> Mapping[str, Any]:
         """Our own metric of the renderings, and what the point clouds hold, by the names of a record."""
-        left = (*self.model.glob("point_cloud/iteration_*/*.ply"), *self.model.glob("*/*_*/*/*.png"))
-        if not left:
+        if not self.model.is_dir():
             return {}
         progress(f"{self.scene.name}: comparing", {})
         staged = stage(make_folder(self.scratch / "compare"))
@@ -342,12 +325,6 @@ class StackSubject(Subject, kw_only=True):
         if self.weights:
             lost = "; ".join(self.weights)
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
-        if self.resumes and observed.get("not_tensors"):
-            notes.append(
-                "no checkpoint was loaded, and one with this trainer's optimizer would be refused by "
-                f"{few(list(self.resumes))}: torch.load has no weights_only there, and the optimizer holds "
-                f"{few(observed['not_tensors'], most=2)}"
-            )
         if observed.get("declared_operators"):
             notes.append(
                 "torchvision's compiled part does not load beside this torch (operator torchvision::nms does not exist); "
