@@ -18,7 +18,7 @@ import xml.etree.ElementTree as ElementTree  # nosec B405 - what pytest wrote in
 from pathlib import Path
 from typing import Any
 
-from splatfix.certify.stacks.child import stage_inside
+from splatfix.certify.staging import stage_inside
 from splatfix.core.files import make_folder, object_in
 from splatfix.core.runner import Runner
 

@@ -12,7 +12,7 @@ from splatfix.budget.memory import card_phases
 from splatfix.budget.model import Need, Span
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, packages_obstacle
 from splatfix.certify.scenes import find_samples, samples_folder
-from splatfix.certify.smoke import child_variables, stage
+from splatfix.certify.staging import child_variables, stage
 from splatfix.context import make_context
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError

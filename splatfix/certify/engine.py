@@ -12,9 +12,9 @@ from splatfix.certify.levels import built_for
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
 from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
 from splatfix.certify.progress import Progress
-from splatfix.certify.smoke import child_variables, stage
 from splatfix.certify.stacks.certificate import stack_certificate
 from splatfix.certify.stacks.subject import StackSubject
+from splatfix.certify.staging import child_variables, stage
 from splatfix.certify.subject import SmokeSubject
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context

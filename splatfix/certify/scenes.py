@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,9 @@ class Suite(Struct, frozen=True):
         }
         return [scene, *value_options(options)]
 
+
+_LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
+"""Files of a scene that no trainer writes to, by their endings."""
 
 NO_SCENES = Suite("", (), 0.0)
 """Of a run level that trains nothing."""
@@ -165,3 +169,35 @@ def export_sample(name: str, out: Path) -> Path:
             "certify.cannot-write", folder=folder, reason=error.strerror or error
         ) from error
     return folder
+
+
+def copy_scene(scene: Path, destination: Path) -> Path:
+    """Copy a scene for a trainer that may write into it, as Inria's does with ``points3D.ply``; images are linked where possible.
+
+    Links are followed, for many have their photos elsewhere; not those to a folder around them, which have no end.
+
+    Raises:
+        SplatfixError: ``scene-not-copied`` (exit code 3).
+    """
+
+    def leads_back(parent: str, names: list[str]) -> list[str]:
+        around = Path(parent).resolve()
+        return [name for name in names if around.is_relative_to(Path(parent, name).resolve())]
+
+    def copy(source: str, target: str) -> None:
+        if Path(source).suffix.lower() in _LINKED:
+            with suppress(OSError):  # no links here
+                Path(target).symlink_to(Path(source).resolve())
+                return
+        shutil.copyfile(source, target)
+
+    try:
+        shutil.copytree(
+            scene, destination, ignore=leads_back, copy_function=copy, ignore_dangling_symlinks=True
+        )
+    except (OSError, RecursionError) as error:
+        reason: object = error
+        if isinstance(error, shutil.Error):  # which has a row of each file
+            reason = error.args[0][0][-1]
+        raise SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason) from error
+    return destination

@@ -22,7 +22,7 @@ from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
-from splatfix.certify.smoke import child_variables, source_digests, stage
+from splatfix.certify.staging import child_variables, source_digests, stage
 from splatfix.core.codec import from_json, json_object
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in
@@ -106,29 +106,18 @@ class SmokeSubject(Subject, kw_only=True):
         return self.request.targets if self.device == "cpu" else ()
 
     @property
-    def trainer_arguments(self) -> list[str]:
-        """How it trains every scene."""
-        request = self.request
-        return ["--renderer", request.renderer, "--device", self.device, "--seed", str(request.seed)]
-
-    @property
     def command(self) -> Command:
         """The command line that asks for the same."""
         request, suite = self.request, self.suite
-        arguments = ["splatfix", "certify", "--python", self.python]
-        arguments += value_options({"--data": suite.data, "--level": request.level})
+        options: dict[str, object] = {"--python": self.python, "--data": suite.data, "--level": request.level}
         if request.level is None:
-            if suite.data is None:
-                arguments += ["--suite", suite.name]
-            options = {"--scene": request.scene, "--iterations": suite.iterations}
-            arguments += value_options({**options, "--resolution": suite.resolution})
-        if suite.scenes or request.level is None:
-            arguments += self.trainer_arguments
-        else:
-            arguments += ["--device", self.device]
-        if self.published:
-            arguments += ["--baseline", self.published]
-        return Command((*arguments, *target_options(self.targets)))
+            options["--suite"] = None if suite.data else suite.name
+            options |= {"--scene": request.scene, "--iterations": suite.iterations}
+            options["--resolution"] = suite.resolution
+        if suite.scenes:
+            options |= {"--renderer": request.renderer, "--seed": request.seed}
+        options |= {"--device": self.device, "--baseline": self.published or None}
+        return Command(("splatfix", "certify", *value_options(options), *target_options(self.targets)))
 
     def prepare(self, facts: Facts, runner: Runner, scratch: Path, progress: Progress) -> None:
         """Check the environment and its kernels; a run level that only diagnoses runs nothing.
@@ -162,7 +151,8 @@ class SmokeSubject(Subject, kw_only=True):
     def run(self, scene: str, progress: Progress) -> SceneRun:
         """Train one scene, and judge it; the first one's beginning twice, to see whether training repeats."""
         folder = make_folder(self.out / scene)
-        arguments = [*self.suite.trainer_arguments(scene), *self.trainer_arguments]
+        options = {"--renderer": self.request.renderer, "--device": self.device, "--seed": self.request.seed}
+        arguments = [*self.suite.trainer_arguments(scene), *value_options(options)]
         # the environment's own SSIM and kNN, where they were checked and the trainers of this rasterizer call them
         good = {item.implementation for item in self.kernels if item.outcome is Outcome.MET}
         for module, (options, renderers) in _OF_STACKS.items():

@@ -20,7 +20,7 @@ from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, 
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.kernels import WHICH
 from splatfix.certify.scenes import export_sample
-from splatfix.certify.smoke import stage
+from splatfix.certify.staging import stage
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner

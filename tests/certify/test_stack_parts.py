@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from PIL import UnidentifiedImageError
 
 from splatfix.certify.progress import words
-from splatfix.certify.stacks.child import copy_scene, latest
+from splatfix.certify.scenes import copy_scene
 from splatfix.certify.stacks.prepare import threads_for
+from splatfix.certify.stacks.subject import latest
 from splatfix.model import Facts, Resources
 from tests.plan.machines import refused
 from tests.tables import data

@@ -10,7 +10,7 @@ import sys
 import traceback
 
 CONFIGURATION = "SPLATFIX_INSIDE"
-"""Names the JSON file: see :func:`splatfix.certify.stacks.child.stage_inside`."""
+"""Names the JSON file: see :func:`splatfix.certify.staging.stage_observer`."""
 
 
 def set_up() -> None:

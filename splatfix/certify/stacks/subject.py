@@ -4,6 +4,7 @@ children of the target environment.
 On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on the CPU, drop-ins serve its extensions.
 """
 
+import json
 import shutil
 import socket
 import time
@@ -24,8 +25,8 @@ from splatfix.certify.model import Mend, SceneRun, TestedStack
 from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.progress import Progress
 from splatfix.certify.report_folder import make_room
-from splatfix.certify.smoke import child_variables, stage
-from splatfix.certify.stacks.child import copy_scene, latest, stage_inside
+from splatfix.certify.scenes import copy_scene
+from splatfix.certify.staging import child_variables, stage, stage_inside
 from splatfix.certify.subject import Subject
 from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
@@ -46,6 +47,10 @@ TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
 _COMPARING_TIMEOUT = 600.0
 _LOOKS_EVERY = 1.0
 """Seconds between two looks at how far the training is."""
+_RECENT = 20
+"""Iterations that the speed is a mean of."""
+_TAIL = 1 << 16
+"""Bytes that hold as many lines, of some hundred bytes each."""
 _KEPT = {SERIES: SERIES, "inside.txt": "observer.log"}
 """What the observer writes, and what it is called in the report."""
 _NAMES = {RENDER: RENDERING, METRICS: OF_METRICS}
@@ -124,15 +129,21 @@ class StackSubject(Subject, kw_only=True):
     def command(self) -> Command:
         """The command line that asks for the same."""
         request = self.request
-        arguments = ["splatfix", "certify", "--repo", str(request.checkout)]
-        arguments += ["--python", self.python, "--device", self.device]
-        script, face = request.script or None, request.face or None
-        arguments += value_options({"--scene": request.scene, "--script": script, "--face": face})
-        arguments += target_options(request.targets)
-        arguments += value_options({"--iterations": request.iterations, "--resolution": request.resolution})
+        options: dict[str, object] = {
+            "--repo": request.checkout,
+            "--python": self.python,
+            "--device": self.device,
+        }
+        options |= {
+            "--scene": request.scene,
+            "--script": request.script or None,
+            "--face": request.face or None,
+        }
+        options |= {"--iterations": request.iterations, "--resolution": request.resolution}
+        arguments = [*value_options(options), *target_options(request.targets)]
         if request.train_arguments:
             arguments += ["--", *request.train_arguments]
-        return Command(tuple(arguments))
+        return Command(("splatfix", "certify", *arguments))
 
     @property
     def model(self) -> Path:
@@ -356,3 +367,25 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
         if Path(ran).name == Path(script).name and iterations >= most.get("record", {}).get("iterations", 0):
             most = document
     return {**most, "trouble": as_text(read_start(folder / "inside.txt", MOST_TEXT))}
+
+
+def latest(path: Path, iterations: int) -> dict[str, Any]:
+    """Return the progress object of the last whole line of an observer's ``metrics.jsonl``; {} where there is none."""
+    try:
+        size = path.stat().st_size
+    except OSError:  # not yet there
+        return {}
+    lines = read_start(path, _TAIL, max(0, size - _TAIL)).split(b"\n")[:-1]
+    if size > _TAIL:
+        del lines[0]  # the end of one
+    rows = [json.loads(line) for line in lines[-_RECENT:]]
+    if not rows:
+        return {}
+    state = {"iterations": iterations}
+    for name in ("iteration", "loss", "gaussians", "rss_gb", "vram_allocated_gb"):
+        state[name] = rows[-1].get(name)
+    # the first has waited for the scene
+    spent = [sum(row["ms"].values()) / 1000 for row in rows if row["iteration"] > 1]
+    if sum(spent) > 0:
+        state["iterations_per_second"] = len(spent) / sum(spent)
+    return state
