@@ -16,7 +16,7 @@ from splatfix.certify.criteria.running import sentence
 from splatfix.certify.model import Skipped
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import SMOKE_TRAINER
-from splatfix.core.step import say, value_options
+from splatfix.core.step import say
 
 SCENE_TIMEOUT = 4 * 3600.0
 
@@ -44,17 +44,6 @@ class Suite(Struct, frozen=True):
     """Known scenes that are not in the data folder."""
     strategy: str = ""
     """Of densification, as the trainer names it; "" leaves it to the trainer."""
-
-    def trainer_arguments(self, scene: str) -> list[str]:
-        """Command-line arguments that select scene, length and resolution."""
-        options = {
-            "--preset": self.name if self.data is None else None,
-            "--data": self.data,
-            "--iterations": self.iterations,
-            "--resolution": self.resolution,
-            "--strategy": self.strategy or None,
-        }
-        return [scene, *value_options(options)]
 
 
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")

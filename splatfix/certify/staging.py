@@ -9,7 +9,7 @@ from typing import Any
 
 import splatfix
 from splatfix.certify.inside import loaded
-from splatfix.core.files import make_folder, sha256_of
+from splatfix.core.files import make_folder
 from splatfix.core.resources import KERNELS, SMOKE_TRAINER
 
 _PACKAGE = f'''"""The kernels of splatfix, staged for the target environment."""
@@ -35,15 +35,6 @@ def stage(folder: Path) -> Path:
     shutil.copyfile(loaded.__file__, package / "loaded.py")
     (package / "__init__.py").write_text(_PACKAGE, encoding="utf-8")
     return folder
-
-
-def source_digests(staged: Path) -> dict[str, str]:
-    """Return the SHA-256 of every Python file below a folder by its name there, such as ``smoke_trainer/train.py``.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    return {path.relative_to(staged).as_posix(): sha256_of(path) for path in sorted(staged.rglob("*.py"))}
 
 
 def child_variables(path: Path) -> dict[str, str]:

@@ -22,10 +22,10 @@ from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
-from splatfix.certify.staging import child_variables, source_digests, stage
+from splatfix.certify.staging import child_variables, stage
 from splatfix.core.codec import from_json, json_object
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import make_folder, object_in
+from splatfix.core.files import make_folder, object_in, sha256_of
 from splatfix.core.limits import MOST_TEXT
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Runner
@@ -134,7 +134,8 @@ class SmokeSubject(Subject, kw_only=True):
             raise obstacle.error()
         if level != 1:
             staged = self.stage_files(scratch)
-            self.sources = source_digests(staged)
+            files = sorted(staged.rglob("*.py"))
+            self.sources = {path.relative_to(staged).as_posix(): sha256_of(path) for path in files}
             self.loaded = LoadedFiles(facts, scratch / "loaded", [scratch, self.out])
             self.variables = {**child_variables(staged), loaded.VARIABLE: str(self.loaded.folder)}
             progress("kernels", {})
@@ -151,15 +152,25 @@ class SmokeSubject(Subject, kw_only=True):
     def run(self, scene: str, progress: Progress) -> SceneRun:
         """Train one scene, and judge it; the first one's beginning twice, to see whether training repeats."""
         folder = make_folder(self.out / scene)
-        options = {"--renderer": self.request.renderer, "--device": self.device, "--seed": self.request.seed}
-        arguments = [*self.suite.trainer_arguments(scene), *value_options(options)]
+        request, suite = self.request, self.suite
+        options = {
+            "--preset": None if suite.data else suite.name,
+            "--data": suite.data,
+            "--iterations": suite.iterations,
+            "--resolution": suite.resolution,
+            "--strategy": suite.strategy or None,
+            "--renderer": request.renderer,
+            "--device": self.device,
+            "--seed": request.seed,
+        }
+        arguments = [scene, *value_options(options)]
         # the environment's own SSIM and kNN, where they were checked and the trainers of this rasterizer call them
         good = {item.implementation for item in self.kernels if item.outcome is Outcome.MET}
-        for module, (options, renderers) in _OF_STACKS.items():
-            if module in good and self.request.renderer in renderers:
-                arguments += options
+        for module, (choice, renderers) in _OF_STACKS.items():
+            if module in good and request.renderer in renderers:
+                arguments += choice
         command = [self.python, "-m", "smoke_trainer", *arguments]
-        timeout, latest = self.suite.timeout, dict[str, Any]()
+        latest: dict[str, Any] = {}
 
         def on_line(line: str) -> None:
             state = json_object(line)
@@ -170,7 +181,7 @@ class SmokeSubject(Subject, kw_only=True):
         progress(scene, {})
         done = self.runner.run(
             [*command, "--out", str(folder), "--json-progress"],
-            timeout=timeout,
+            timeout=suite.timeout,
             env=self.variables,
             cwd=folder,
             on_line=on_line,
@@ -182,16 +193,16 @@ class SmokeSubject(Subject, kw_only=True):
             progress(f"{scene}, again", {})
             again = self.scratch / "again"
             command += ["--out", str(again), "--stop-after", str(REPEATED)]
-            second = self.runner.run(command, timeout=timeout, env=self.variables, cwd=self.scratch)
+            second = self.runner.run(command, timeout=suite.timeout, env=self.variables, cwd=self.scratch)
             repeated = list(zip(_losses(folder), _losses(again), strict=False))
             repeat_ended = second.why()
         training = Training(
             record=record,
             done=done,
             device=self.device,
-            renderer=self.request.renderer,
-            iterations=self.suite.iterations,
-            own_scene=self.suite.data is not None,
+            renderer=request.renderer,
+            iterations=suite.iterations,
+            own_scene=suite.data is not None,
             latest=words(latest, left=False),
             repeated=repeated,
             repeat_ended=repeat_ended,

@@ -1,7 +1,6 @@
 """What a stack's own trainer needs before it runs: its script, its extensions, what to mend and to leave out, scene, threads."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -152,15 +151,10 @@ def with_scene(subject: StackSubject, folder: Path) -> StackSubject:
     return replace(subject, scene=scene, images=images, resolution=resolution)
 
 
-def threads_for(
-    facts: Facts, variables: Mapping[str, str] = os.environ, load: float | None = None
-) -> tuple[int, str]:
-    """Return how many threads a rehearsal gets, and why: as OMP_NUM_THREADS says; else by the cores that nobody used in the last
-    minute."""
-    # nested parallelism is given as a list, of which the first is the outer one
-    count = variables.get(THREADS, "").partition(",")[0].strip()
-    if count.isascii() and count.isdigit() and int(count):
-        return int(count), THREADS
+def threads_for(facts: Facts, load: float | None = None) -> tuple[str, str]:
+    """Return the OMP_NUM_THREADS of a rehearsal, and why: the user's own; else by the cores that were idle in the last minute."""
+    if own := os.environ.get(THREADS):
+        return own, THREADS
     cores = facts.machine.resources.cores or os.cpu_count() or 1
     if load is None:
         load = 0.0
@@ -168,4 +162,4 @@ def threads_for(
             load = os.getloadavg()[0]
     idle = max(0.0, cores - load)
     threads = max(1, min(MOST_THREADS, int(idle / CORES_A_THREAD)))
-    return threads, f"{counted(cores, 'core')}, {idle:.1f} of them idle at the start"
+    return str(threads), f"{counted(cores, 'core')}, {idle:.1f} of them idle at the start"

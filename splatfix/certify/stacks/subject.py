@@ -91,8 +91,8 @@ class StackSubject(Subject, kw_only=True):
     """A folder with them, to be searched first; None on a GPU."""
     needed: tuple[str, ...] = ()
     """Modules of others that the checkout imports and cannot do without."""
-    threads: int | None = None
-    """CPU threads of the trainer; None on a GPU, where it takes as many as it likes."""
+    threads: str = ""
+    """CPU threads of the trainer; "" on a GPU, where it takes as many as it likes."""
     threads_because: str = ""
     arguments: tuple[str, ...] = ()
     """What follows the script."""
@@ -112,13 +112,6 @@ class StackSubject(Subject, kw_only=True):
     def folder(self) -> Path:
         """The checkout's."""
         return Path(self.checkout.folder)
-
-    @property
-    def dropin_names(self) -> tuple[str, ...]:
-        """What stands in for extensions and other compiled packages."""
-        if not self.rehearsed:
-            return ()
-        return (*self.replacement.names, *self.standins)
 
     @property
     def scenes(self) -> tuple[str, ...]:
@@ -167,7 +160,7 @@ class StackSubject(Subject, kw_only=True):
             commit=self.checkout.commit or "",
             command=Command((self.python, str(self.folder / self.script), *shown)),
             rehearsed=self.rehearsed,
-            dropins=self.dropin_names,
+            dropins=(*self.replacement.names, *self.standins) if self.rehearsed else (),
             mends=self.mends,
             weights=self.weights,
         )
@@ -239,7 +232,7 @@ class StackSubject(Subject, kw_only=True):
             settings |= {"needed": self.needed, "written": [str(self.model), str(self.work)]}
         variables = stage_inside(make_folder(self.scratch / "inside"), settings, self.dropins)
         if self.threads:
-            variables["OMP_NUM_THREADS"] = str(self.threads)
+            variables["OMP_NUM_THREADS"] = self.threads
         if self.loaded:
             variables[loaded.VARIABLE] = str(self.loaded.folder)
         looked = time.monotonic()
