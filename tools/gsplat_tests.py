@@ -16,10 +16,9 @@ import os
 import sys
 import xml.etree.ElementTree as ElementTree  # nosec B405 - what pytest wrote in this run
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from splatfix.certify.stacks.child import stage_inside
+from splatfix.certify.staging import stage_inside
 from splatfix.core.files import make_folder, object_in
 from splatfix.core.runner import Runner
 
@@ -88,18 +87,10 @@ def main() -> int:
     results = out / "results.xml"
     tests = [str(root / "tests" / name) for name in TESTS]
     # as ``splatfix certify --repo`` runs a trainer
-    subject = SimpleNamespace(
-        placeholders=(),
-        standins=(),
-        source=root,
-        rehearsed=True,
-        extensions=("gsplat",),
-        needed=(),
-        dropins=None,
-        threads=1,
-    )
     inside, observed = make_folder(out / "inside"), make_folder(out / "observed")
-    variables = stage_inside(inside, cast("Any", subject), observed, (out,))
+    settings = {"out": str(observed), "checkout": str(root), "cpu": True, "extensions": ["gsplat"]}
+    variables = stage_inside(inside, {**settings, "written": [str(out)]})
+    variables["OMP_NUM_THREADS"] = "1"
     # no compiler is found by a program that looks for one
     variables["PATH"] = os.pathsep.join((str(inside / "bin"), str(options.python.parent)))
     variables["TORCHDYNAMO_DISABLE"] = "1"

@@ -40,7 +40,7 @@ from splatfix.report.explanation import ExplanationDocument
 from splatfix.report.forms import SCHEMA_VERSION
 from splatfix.report.installation import CacheDocument, ClearedDocument, InstallDocument, RevertDocument
 from splatfix.report.merging import MergeDocument
-from splatfix.report.scene import CheckedSample, ExportDocument, SamplesDocument
+from splatfix.report.scene import ExportDocument, SamplesDocument
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
 _SHARED = "common.json#/$defs/"
@@ -170,7 +170,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "scenes list": _hints(SamplesDocument),
     "scenes export": _hints(ExportDocument),
     "scenes fix": {"folder": str, "changes": list[str], "scene": SceneDocument},
-    "scenes check": {"samples": list[CheckedSample], "scenes": list[SceneDocument]},
+    "scenes check": {"scenes": list[SceneDocument]},
 }
 """What each document holds beside its envelope."""
 _RENAMED = {"Finding": ("code", "check")}

@@ -12,7 +12,7 @@ from splatfix.budget.memory import card_phases
 from splatfix.budget.model import Need, Span
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, packages_obstacle
 from splatfix.certify.scenes import find_samples, samples_folder
-from splatfix.certify.smoke import child_variables, stage
+from splatfix.certify.staging import child_variables, stage
 from splatfix.context import make_context
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
@@ -55,7 +55,7 @@ def calibrated(
         raise obstacle.error()
     if family != "smoke" and not make_context(facts).visible_gpus:
         raise SplatfixError.of("app.no-gpu-to-calibrate")
-    folder = scene or samples_folder() / find_samples()[0].name
+    folder = scene or samples_folder() / next(iter(find_samples()))
     with temporary_folder() as staged:
         stage(staged)
 

@@ -14,10 +14,9 @@ from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, re
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.advice import way_out
 from splatfix.certify.criteria.stack import MENDS
-from splatfix.certify.engine import Progress
 from splatfix.certify.host import placed
+from splatfix.certify.progress import Progress
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
-from splatfix.certify.request import RehearseRequest as RehearseRequest
 from splatfix.certify.run_levels import TRAINS_FROM
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import published_method
@@ -58,7 +57,7 @@ def certify(request: CertifyRequest) -> Result[CertificateDocument]:
         return _run(smoke_subject(request, python, facts, baseline), facts)
 
 
-def rehearse(request: RehearseRequest) -> Result[CertificateDocument]:
+def rehearse(request: CertifyRequest) -> Result[CertificateDocument]:
     """Run a checkout's own trainer and judge the outcome.
 
     Raises:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from splatfix import __version__
 from splatfix.app.result import Result, show_message, target_python
-from splatfix.certify import RehearseRequest, device_for
+from splatfix.certify import CertifyRequest, device_for
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, gpu_obstacle, packages_obstacle
 from splatfix.certify.stacks import prepare
 from splatfix.certify.stacks.subject import StackSubject
@@ -51,7 +51,7 @@ class Trainer(Struct, frozen=True, kw_only=True):
     """Why it cannot be run here."""
 
 
-def read_trainer(request: RehearseRequest) -> Trainer:
+def read_trainer(request: CertifyRequest) -> Trainer:
     """Choose the script that is run, and read what it reaches and what it needs.
 
     Raises:
@@ -93,7 +93,7 @@ def read_trainer(request: RehearseRequest) -> Trainer:
             refused=replacement.refused,
             folder=request.checkout,
         )
-    if obstacle is None and request.scene and not request.scene.is_dir():
+    if obstacle is None and request.scene and not Path(request.scene).is_dir():
         obstacle = Rejected.of("app.no-scene", scene=request.scene)
     hosts: dict[str, Distribution] = {}
     for dropin in replacement.dropins:
@@ -126,7 +126,7 @@ def read_trainer(request: RehearseRequest) -> Trainer:
     return Trainer(subject=subject, facts=facts, hosts=hosts, obstacle=obstacle)
 
 
-def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject, Facts]:
+def stack_subject(request: CertifyRequest, folder: Path) -> tuple[StackSubject, Facts]:
     """Return the checkout with what stands in for its extensions on this device, and the facts of the machine with all of it.
 
     Args:
@@ -191,7 +191,7 @@ def _copy(source: Path, destination: Path) -> None:
         show_message(f"Not copied for the run: {text}.")
 
 
-def dry_run(request: RehearseRequest) -> Result[DryRun]:
+def dry_run(request: CertifyRequest) -> Result[DryRun]:
     """Say what a rehearsal would run on, from text alone; nothing is run, written or imported. What the run would refuse is
     refused too.
     """

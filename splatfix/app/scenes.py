@@ -6,7 +6,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from splatfix.app.result import Result
-from splatfix.certify.scenes import check_sample, export_sample, find_samples
+from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.checks.scene import judge
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
@@ -16,7 +16,6 @@ from splatfix.facts.system.live import System
 from splatfix.report.console import err
 from splatfix.report.progress import one_line
 from splatfix.report.scene import (
-    CheckedSample,
     ExportDocument,
     ExportedScene,
     FixedSceneDocument,
@@ -31,8 +30,8 @@ from splatfix.scenes.fix import fix_scene
 
 def list_scenes() -> Result[SamplesDocument]:
     """List every sample scene: layout, number and size of views, kind."""
-    samples = tuple(convert(sample.summary(), Sample) for sample in find_samples())
-    return Result("scenes list", SamplesDocument(samples))
+    rows = convert(list(find_samples().values()), tuple[Sample, ...])
+    return Result("scenes list", SamplesDocument(rows))
 
 
 def export_scenes(names: tuple[str, ...], out: Path) -> Result[ExportDocument]:
@@ -41,46 +40,35 @@ def export_scenes(names: tuple[str, ...], out: Path) -> Result[ExportDocument]:
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2), ``cannot-write`` (3).
     """
-    exported = [ExportedScene(item.name, str(export_sample(item, out))) for item in find_samples(names)]
+    exported = [ExportedScene(name, str(export_sample(name, out))) for name in find_samples(names)]
     return Result("scenes export", ExportDocument(tuple(exported)))
 
 
-def check_scenes(
-    names: tuple[str, ...], root: Path | None, html: Path | None = None
-) -> Result[SceneCheckDocument]:
-    """Compare the files of sample scenes with their checksums, and check scenes of the user's.
+def check_scenes(folders: tuple[Path, ...], html: Path | None = None) -> Result[SceneCheckDocument]:
+    """Check folders of a scene or of scenes.
 
     Args:
-        names: of sample scenes, or folders of a scene or of scenes.
-        root: the folder with the samples.
-        html: the file for a page of the one folder.
+        html: the file for a page of the one scene.
 
     Raises:
         SplatfixError: ``unknown-scene``, ``one-scene`` (exit code 2), ``cannot-write`` (3).
     """
-    known = {sample.name for sample in find_samples()}
-    samples = tuple(name for name in names if name in known)
-    folders = [Path(name) for name in names if name not in known]
     for folder in folders:
         if not folder.is_dir():
-            raise SplatfixError.of("app.unknown-scene", name=str(folder), known=sorted(known))
-    memory = resources.probe(System()).memory_total if folders else None
+            raise SplatfixError.of("app.unknown-scene", name=str(folder), known=find_samples())
+    memory = resources.probe(System()).memory_total
     checked = []
     for folder in folders:
         for scene in scenes_below(folder):
             checked.append(judge(replace(read_scene(scene), host_memory=memory)))
-    intact: list[CheckedSample] = []
-    if samples or not folders:
-        for item in find_samples(samples):
-            intact.append(CheckedSample(item.name, tuple(check_sample(item, root))))
-    exit_code = Exit.OK
-    if any(sample.problems for sample in intact) or any(scene.verdict for scene in checked):
-        exit_code = Exit.FAILURE
     if html is not None:
         if len(checked) != 1:
             raise SplatfixError.of("app.one-scene")
         write_text(html, scene_page(checked[0]))
-    return Result("scenes check", SceneCheckDocument(tuple(intact), tuple(checked)), exit_code)
+    exit_code = Exit.OK
+    if any(scene.verdict for scene in checked):
+        exit_code = Exit.FAILURE
+    return Result("scenes check", SceneCheckDocument(tuple(checked)), exit_code)
 
 
 def fix(request: FixRequest) -> Result[FixedSceneDocument]:

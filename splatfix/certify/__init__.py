@@ -14,6 +14,6 @@ from splatfix.certify.model import (
 )
 from splatfix.certify.prerequisites import device_for, idle_gpu, renderer_for
 from splatfix.certify.report_folder import make_room, report_lock
-from splatfix.certify.request import CertifyRequest, RehearseRequest
+from splatfix.certify.request import CertifyRequest
 from splatfix.certify.scenes import SUITES, Suite, data_suite, sample_suite
 from splatfix.certify.subject import SmokeSubject, smoke_subject

@@ -5,18 +5,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
-from splatfix.certify.certificate import incomplete
+from splatfix.certify.certificate import Measured, incomplete, suite_certificate
 from splatfix.certify.environment import commit
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import built_for
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
 from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
-from splatfix.certify.smoke import child_variables, stage
-from splatfix.certify.smoke_training import SmokeTrainer
-from splatfix.certify.stacks.run import StackTrainer
+from splatfix.certify.progress import Progress
+from splatfix.certify.stacks.certificate import stack_certificate
 from splatfix.certify.stacks.subject import StackSubject
+from splatfix.certify.staging import child_variables, stage
 from splatfix.certify.subject import SmokeSubject
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
@@ -25,9 +23,6 @@ from splatfix.core.scratch import temporary_folder
 from splatfix.core.visible import visible
 from splatfix.facts import gather
 from splatfix.model import Facts
-
-Progress = Callable[[str, Mapping[str, Any]], None]
-"""Called with what runs now (scene or stage) and the trainer's own progress object."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -69,49 +64,44 @@ def certify(
     under_way: dict[str, Any] = {}
     begun: list[str] = []
     commit()  # kept from here on: after an interrupt no program is started any more
-    with temporary_folder() as folder:
-        trainer: SmokeTrainer | StackTrainer
+
+    def certificate(*, finished: bool = False) -> Certificate:
+        measured = Measured(
+            seconds=round(time.monotonic() - began, 1),
+            finished=finished,
+            runs=tuple(runs),
+            not_run=subject.not_run,
+            kernels=subject.kernels,
+            sources=subject.sources,
+            loaded=subject.loaded.compare() if finished and subject.loaded else None,
+        )
+        goal = Goal()
+        if subject.device != "cpu":
+            # judged for the GPU that trained; any other in the machine says nothing about it
+            goal = Goal(device=subject.device)
+        findings = run_checks(make_context(facts, goal))
+        built = built_for(facts, subject.request.targets, subject.device)
         if isinstance(subject, StackSubject):
-            trainer = StackTrainer(subject, facts, runner or Runner(), folder)
-        else:
-            trainer = SmokeTrainer(subject, facts, runner or Runner(), folder)
+            return stack_certificate(subject, facts, measured, subject.tested, findings, built)
+        return suite_certificate(subject, facts, measured, findings, built)
 
-        def certificate(*, finished: bool = False) -> Certificate:
-            measured = replace(
-                trainer.measured(finished=finished),
-                seconds=round(time.monotonic() - began, 1),
-                finished=finished,
-                runs=tuple(runs),
-                not_run=trainer.obstacle(),
-            )
-            goal = Goal()
-            if subject.device != "cpu":
-                # judged for the GPU that trained; any other in the machine says nothing about it
-                goal = Goal(device=subject.device)
-            findings = run_checks(make_context(facts, goal))
-            built = built_for(facts, subject.request.targets, subject.device)
-            return trainer.certificate(measured, findings, built)
+    def tell(where: str, state: Mapping[str, Any]) -> None:
+        state = {**state, "scene": len(begun), "scenes": len(subject.scenes)}
+        under_way.update(state, where=where)
+        progress(where, state)
 
-        def tell(where: str, state: Mapping[str, Any]) -> None:
-            progress(where, state)
-            under_way.update(state, where=where)
-
+    with temporary_folder() as scratch:
         try:
-            trainer.prepare(progress)
-            for number, scene in enumerate(subject.scenes, 1):
-                if trainer.obstacle():
-                    break
+            subject.prepare(facts, runner or Runner(), scratch, progress)
+            for scene in () if subject.not_run else subject.scenes:
                 begun.append(scene)
-                under_way.clear()
-                under_way.update(where=scene, scene=number, scenes=len(subject.scenes))
+                under_way = {"where": scene, "scene": len(begun), "scenes": len(subject.scenes)}
                 interim(incomplete(certificate(), subject.scenes, under_way, interrupted=False))
-                runs.append(trainer.train(scene, tell, first=not runs))
-                trainer.save()
+                runs.append(subject.run(scene, tell))
             return certificate(finished=True)
         except KeyboardInterrupt:
             partial = None
             if begun:
-                trainer.save()
                 partial = incomplete(certificate(), subject.scenes, under_way, interrupted=True)
             raise Interrupted(subject.out, tuple(begun), partial) from None
 

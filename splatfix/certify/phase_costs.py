@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from splatfix.certify.criteria.resources import bound_by
-from splatfix.certify.stacks.child import stage_observer
+from splatfix.certify.staging import stage_observer
 from splatfix.core.files import object_in
 from splatfix.knowledge.dropins import DROPINS
 

@@ -6,7 +6,6 @@ import sys
 
 from packaging.utils import canonicalize_name
 
-from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.checks.extension.packages import variant_names
 from splatfix.context import make_context
 from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
@@ -33,20 +32,16 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
     missing = lacking(facts, needs)
     if not missing:
         return None
-    choose, another = ("splatfix", "certify", "--python", "FOLDER"), "the environment of your splatting stack"
-    todo = (pip(facts, "install", *missing), run(*choose, text=f"Or choose {another}"))
-    # splatfix's own environment is seldom the one that is meant
-    if python == sys.executable:
-        install = pip(facts, "install", *missing, text="Or install them into splatfix's own environment")
-        todo = (run(*choose, text=f"Choose {another}"), install)
+    todo = [
+        pip(facts, "install", *missing, text="Install them"),
+        run(
+            "splatfix", "certify", "--python", "FOLDER", text="Choose the environment of your splatting stack"
+        ),
+    ]
+    if python == sys.executable:  # splatfix's own environment is seldom the one that is meant
+        todo.reverse()
     problem = f"This environment lacks {', '.join(missing)}."
-    return Rejected.of("certify.prerequisites-missing", problem=problem, todo=todo)
-
-
-def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
-    """Raise ``no-gpu`` (exit code 3) where no kernel could run on the GPU that was asked for."""
-    if device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in kernels):
-        raise SplatfixError.of("certify.no-gpu-to-run", device=device, reason=kernels[0].detail)
+    return Rejected.of("certify.prerequisites-missing", problem=problem, todo=tuple(todo))
 
 
 def gpu_obstacle(device: str, facts: Facts) -> Rejected | None:

@@ -56,8 +56,7 @@ def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
 
 
 def make_room(out: Path, scenes: tuple[str, ...]) -> None:
-    """Empty a report folder: an earlier report moves to ``previous``, with the folders of all its scenes. What a scene's folder
-    holds otherwise may be the user's data, and is refused.
+    """Empty a report folder: an earlier report moves to ``previous``, with the folders of all its scenes.
 
     Raises:
         SplatfixError: ``cannot-write``; ``not-our-folder`` (exit code 2) where a scene's folder exists and holds

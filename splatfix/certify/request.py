@@ -7,24 +7,20 @@ from msgspec import Struct
 from splatfix.knowledge import Arch
 
 
-class TrainingRequest(Struct, frozen=True, kw_only=True):
-    """What splatfix's own trainer and a stack's take."""
+class CertifyRequest(Struct, frozen=True, kw_only=True):
+    """Of ``certify``: scenes for splatfix's own trainer, or with ``--repo`` a checkout with a trainer of its own."""
 
     python: str | None = None
     out: Path = Path("splatfix-report")
     device: str = "auto"
+    scene: str | None = None
+    """A bundled scene, instead of all of the suite; with a checkout the folder of a scene."""
     iterations: int | None = None
     resolution: int | None = None
     targets: tuple[Arch, ...] = ()
     """On the CPU: the GPU architectures that installed extensions are judged for."""
 
-
-class CertifyRequest(TrainingRequest, frozen=True, kw_only=True):
-    """Of ``certify``: scenes for splatfix's own trainer."""
-
     suite: str | None = None
-    scene: str | None = None
-    """A bundled scene, instead of all of the suite."""
     data: Path | None = None
     level: int | None = None
     """The run level, 1 to 4."""
@@ -33,13 +29,7 @@ class CertifyRequest(TrainingRequest, frozen=True, kw_only=True):
     baseline: str | None = None
     """The file of an earlier certificate, or the name of published figures."""
 
-
-class RehearseRequest(TrainingRequest, frozen=True, kw_only=True):
-    """Of ``certify --repo``: a checkout with a trainer of its own."""
-
-    checkout: Path
-    scene: Path | None = None
-    """The folder of a scene; None: a bundled one."""
+    checkout: Path = Path()
     script: str = ""
     """The trainer, a file below the checkout; "" for ``train.py``, or the only one there is."""
     face: str = ""

@@ -3,20 +3,20 @@
 import json
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from smoke_trainer.data.find import PUBLIC_SCENES, survey
 from smoke_trainer.errors import SmokeTrainerError
 from splatfix.certify.criteria.running import sentence
 from splatfix.certify.model import Skipped
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import sha256_of
 from splatfix.core.resources import SMOKE_TRAINER
-from splatfix.core.step import say, value_options
+from splatfix.core.step import say
 
 SCENE_TIMEOUT = 4 * 3600.0
 
@@ -45,17 +45,9 @@ class Suite(Struct, frozen=True):
     strategy: str = ""
     """Of densification, as the trainer names it; "" leaves it to the trainer."""
 
-    def trainer_arguments(self, scene: str) -> list[str]:
-        """Command-line arguments that select scene, length and resolution."""
-        options = {
-            "--preset": self.name if self.data is None else None,
-            "--data": self.data,
-            "--iterations": self.iterations,
-            "--resolution": self.resolution,
-            "--strategy": self.strategy or None,
-        }
-        return [scene, *value_options(options)]
 
+_LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
+"""Files of a scene that no trainer writes to, by their endings."""
 
 NO_SCENES = Suite("", (), 0.0)
 """Of a run level that trains nothing."""
@@ -84,10 +76,9 @@ def sample_suite(
     suite = replace(SUITES[name], iterations=iterations, resolution=resolution)
     if only is None:
         return suite
-    (sample,) = find_samples((only,))
-    if sample.name not in suite.scenes:
+    if only not in suite.scenes:
         raise SplatfixError.of("certify.not-in-suite", name=name, only=only, scenes=suite.scenes)
-    return replace(suite, scenes=(sample.name,))
+    return replace(suite, scenes=(only,))
 
 
 def data_suite(
@@ -109,21 +100,16 @@ def data_suite(
     try:
         scenes, without = survey(folder)
     except SmokeTrainerError as error:
+        what, meaning = sentence(error.message), sentence(error.note)
         todo = (say(sentence(error.hint)),) if error.hint else ()
-        raise SplatfixError(
-            error.code,
-            sentence(error.message),
-            meaning=sentence(error.note),
-            todo=todo,
-            exit_code=Exit(error.exit_code),
-        ) from error
-    skipped: dict[str, str] = {}
+        code, exit_code = error.code, Exit(error.exit_code)
+        raise SplatfixError(code, what, meaning=meaning, todo=todo, exit_code=exit_code) from error
+    skipped = dict(without)
     if every_public:
         present = {scene.name for scene in scenes if scene.public}
-        skipped = dict.fromkeys(
-            (name for name in PUBLIC_SCENES if name not in present), f"not found in {folder}"
-        )
-    skipped.update(without)  # the trainer's own reason says more
+        for name in PUBLIC_SCENES:
+            if name not in present:
+                skipped.setdefault(name, f"not found in {folder}")  # the trainer's own reason says more
     if device == "cpu":
         iterations, resolution = iterations or CPU_ITERATIONS, resolution or CPU_WIDTH
     return Suite(
@@ -137,77 +123,70 @@ def data_suite(
     )
 
 
-class SampleScene(Struct, frozen=True):
-    """One sample scene. ``size`` is (width, height) of its images in pixels; ``files`` maps each file to its SHA-256."""
-
-    name: str
-    kind: str
-    layout: str
-    views: int
-    size: tuple[int, int]
-    points: int
-    files: Mapping[str, str]
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the checksums, for JSON."""
-        row = {key: value for key, value in asdict(self).items() if key != "files"}
-        return {**row, "size": list(self.size)}
-
-
 def samples_folder() -> Path:
     """The folder with one folder per sample scene, and their index."""
     return SMOKE_TRAINER / "samples"
 
 
-def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
-    """Return the samples of those names, all without one.
+def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
+    """Return what is known of the samples of those names, all without one, by name: kind, layout, number of views, the size of
+    their images in pixels, points.
 
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2).
     """
     index = json.loads((samples_folder() / "samples.json").read_text(encoding="utf-8"))
-    known = {row["name"]: SampleScene(**{**row, "size": tuple(row["size"])}) for row in index["scenes"]}
+    known = {row["name"]: row for row in index["scenes"]}
     chosen = tuple(names) or tuple(known)
     for name in chosen:
         if name not in known:
             raise SplatfixError.of("certify.unknown-sample", name=name, known=known)
-    return tuple(known[name] for name in chosen)
+    return {name: known[name] for name in chosen}
 
 
-def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ...]:
-    """Return the files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word.
-
-    Raises:
-        SplatfixError: ``scene-not-found`` (exit code 3) where that folder does not exist.
-    """
-    folder = (root or samples_folder()) / sample.name
-    if not folder.is_dir():
-        raise SplatfixError.of(
-            "certify.scene-not-found", folder=folder, sample_name=sample.name, parent=folder.parent
-        )
-    problems = []
-    for name, digest in sample.files.items():
-        path = folder / name
-        if not path.is_file():
-            problems.append(f"{name} is missing")
-        elif sha256_of(path) != digest:
-            problems.append(f"{name} has changed")
-    return tuple(problems)
-
-
-def export_sample(sample: SampleScene, out: Path) -> Path:
+def export_sample(name: str, out: Path) -> Path:
     """Copy a sample scene to ``out/NAME`` and return that folder.
 
     Raises:
         SplatfixError: ``cannot-write`` (exit code 3).
     """
-    folder = out / sample.name
+    folder = out / name
     try:
-        for name in sample.files:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(samples_folder() / sample.name / name, folder / name)
+        shutil.copytree(samples_folder() / name, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
     except OSError as error:
         raise SplatfixError.of(
             "certify.cannot-write", folder=folder, reason=error.strerror or error
         ) from error
     return folder
+
+
+def copy_scene(scene: Path, destination: Path) -> Path:
+    """Copy a scene for a trainer that may write into it, as Inria's does with ``points3D.ply``; images are linked where possible.
+
+    Links are followed, for many have their photos elsewhere; not those to a folder around them, which have no end.
+
+    Raises:
+        SplatfixError: ``scene-not-copied`` (exit code 3).
+    """
+
+    def leads_back(parent: str, names: list[str]) -> list[str]:
+        around = Path(parent).resolve()
+        return [name for name in names if around.is_relative_to(Path(parent, name).resolve())]
+
+    def copy(source: str, target: str) -> None:
+        if Path(source).suffix.lower() in _LINKED:
+            with suppress(OSError):  # no links here
+                Path(target).symlink_to(Path(source).resolve())
+                return
+        shutil.copyfile(source, target)
+
+    try:
+        shutil.copytree(
+            scene, destination, ignore=leads_back, copy_function=copy, ignore_dangling_symlinks=True
+        )
+    except (OSError, RecursionError) as error:
+        reason: object = error
+        if isinstance(error, shutil.Error):  # which has a row of each file
+            reason = error.args[0][0][-1]
+        raise SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason) from error
+    return destination

@@ -1,31 +1,90 @@
-"""What is certified: splatfix's own trainer on a suite of scenes, resolved from a request for one machine."""
+"""What is certified, resolved from a request for one machine: splatfix's own trainer on a suite of scenes, and how it runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from smoke_trainer.record import TrainingRecord
 from splatfix.certify.baseline import require_alike
-from splatfix.certify.model import Certificate
-from splatfix.certify.prerequisites import device_for, renderer_for
+from splatfix.certify.criteria import judge
+from splatfix.certify.criteria.criterion import Training
+from splatfix.certify.criteria.running import is_unreadable, sentences
+from splatfix.certify.inside import loaded
+from splatfix.certify.kernels import check_kernels
+from splatfix.certify.loaded_files import LoadedFiles
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
+from splatfix.certify.prerequisites import device_for, gpu_obstacle, packages_obstacle, renderer_for
+from splatfix.certify.progress import Progress, words
+from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
-from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
+from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
-from splatfix.certify.smoke import stage
+from splatfix.certify.staging import child_variables, stage
+from splatfix.core.codec import from_json, json_object
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import make_folder, object_in, sha256_of
+from splatfix.core.limits import MOST_TEXT
+from splatfix.core.reading import as_text, read_start
+from splatfix.core.runner import Runner
 from splatfix.core.step import Command, target_options, value_options
+from splatfix.core.words import few
 from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
 from splatfix.model import Facts
 
+_OF_STACKS = {
+    "fused_ssim": (("--ssim", "fused-ssim"), ("inria", "gsplat")),
+    "simple_knn._C": (("--knn", "simple-knn"), ("inria",)),
+}
+"""What a stack's trainer calls beside its rasterizer, the smoke trainer's options for it, and the renderers whose trainers do:
+train.py and gaussian_model.py of Inria's, simple_trainer.py of gsplat's examples."""
+REPEATED = 30
+"""Iterations of the second run; none of the presets densifies before, which would carry a difference of one bit on to other
+Gaussians."""
 
-class SmokeSubject(Struct, frozen=True):
-    """Splatfix's own trainer in one environment."""
+
+class Subject(Struct, kw_only=True):
+    """A trainer in one environment, and what is known of it once it is prepared."""
 
     request: CertifyRequest
     python: str
     device: str
+    runner: Runner = field(default_factory=Runner)
+    scratch: Path = Path()
+    """A temporary folder, for what it needs."""
+    kernels: tuple[KernelCheck, ...] = ()
+    sources: Mapping[str, str] = {}
+    """SHA-256 of each source file of splatfix's that it runs."""
+    loaded: LoadedFiles | None = None
+    """What its processes loaded; None where none is started."""
+    not_run: str = ""
+    """Why no scene is trained."""
+
+    @property
+    def out(self) -> Path:
+        """The report's folder."""
+        return self.request.out.absolute()
+
+    def judged(self, scene: str, training: Training) -> SceneRun:
+        """Return what came of a training, with its pictures and its log as paths in the report."""
+        pictures = sorted((self.out / scene).glob("renders/**/*.png"))[:MAX_IMAGES]
+        return SceneRun(
+            scene=scene,
+            criteria=judge(training),
+            seconds=round(training.done.seconds, 1),
+            record=training.record,
+            images=tuple(path.relative_to(self.out).as_posix() for path in pictures),
+            log=f"{scene}/{TRAINING_LOG}",
+            unreadable=sentences(training.record.error) if is_unreadable(training) else "",
+        )
+
+
+class SmokeSubject(Subject, kw_only=True):
+    """Splatfix's own trainer in one environment."""
+
     suite: Suite
     baseline: Certificate | None = None
     """An earlier certificate to compare with."""
@@ -33,11 +92,8 @@ class SmokeSubject(Struct, frozen=True):
     """The name of published figures to compare with, instead of that."""
     stage_files: Callable[[Path], Path] = stage
     """Puts trainer and kernels into a folder and returns the PYTHONPATH entry."""
-
-    @property
-    def out(self) -> Path:
-        """The report's folder."""
-        return self.request.out.absolute()
+    variables: Mapping[str, str] = {}
+    """Of its processes."""
 
     @property
     def scenes(self) -> tuple[str, ...]:
@@ -50,29 +106,119 @@ class SmokeSubject(Struct, frozen=True):
         return self.request.targets if self.device == "cpu" else ()
 
     @property
-    def trainer_arguments(self) -> list[str]:
-        """How it trains every scene."""
-        request = self.request
-        return ["--renderer", request.renderer, "--device", self.device, "--seed", str(request.seed)]
-
-    @property
     def command(self) -> Command:
         """The command line that asks for the same."""
         request, suite = self.request, self.suite
-        arguments = ["splatfix", "certify", "--python", self.python]
-        arguments += value_options({"--data": suite.data, "--level": request.level})
+        options: dict[str, object] = {"--python": self.python, "--data": suite.data, "--level": request.level}
         if request.level is None:
-            if suite.data is None:
-                arguments += ["--suite", suite.name]
-            options = {"--scene": request.scene, "--iterations": suite.iterations}
-            arguments += value_options({**options, "--resolution": suite.resolution})
-        if suite.scenes or request.level is None:
-            arguments += self.trainer_arguments
-        else:
-            arguments += ["--device", self.device]
-        if self.published:
-            arguments += ["--baseline", self.published]
-        return Command((*arguments, *target_options(self.targets)))
+            options["--suite"] = None if suite.data else suite.name
+            options |= {"--scene": request.scene, "--iterations": suite.iterations}
+            options["--resolution"] = suite.resolution
+        if suite.scenes:
+            options |= {"--renderer": request.renderer, "--seed": request.seed}
+        options |= {"--device": self.device, "--baseline": self.published or None}
+        return Command(("splatfix", "certify", *value_options(options), *target_options(self.targets)))
+
+    def prepare(self, facts: Facts, runner: Runner, scratch: Path, progress: Progress) -> None:
+        """Check the environment and its kernels; a run level that only diagnoses runs nothing.
+
+        Raises:
+            SplatfixError: ``environment-not-ready`` or ``no-gpu`` (exit code 3), ``not-our-folder`` (2), ``cannot-write``.
+        """
+        self.runner, self.scratch, level = runner, scratch, self.request.level
+        progress("environment", {})
+        obstacle = packages_obstacle(facts, self.python, NEEDS[level or FULL])
+        if level == 1 and not obstacle:
+            obstacle = gpu_obstacle(self.device, facts)
+        if obstacle:
+            raise obstacle.error()
+        if level != 1:
+            staged = self.stage_files(scratch)
+            files = sorted(staged.rglob("*.py"))
+            self.sources = {path.relative_to(staged).as_posix(): sha256_of(path) for path in files}
+            self.loaded = LoadedFiles(facts, scratch / "loaded", [scratch, self.out])
+            self.variables = {**child_variables(staged), loaded.VARIABLE: str(self.loaded.folder)}
+            progress("kernels", {})
+            self.kernels = check_kernels(runner, self.python, self.device, scratch, self.variables)
+            if self.device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in self.kernels):
+                reason = self.kernels[0].detail
+                raise SplatfixError.of("certify.no-gpu-to-run", device=self.device, reason=reason)
+            # minutes of training show nothing where kernels are wrong already
+            failed = [item.implementation for item in self.kernels if item.outcome is Outcome.FAILED]
+            if failed:
+                self.not_run = f"not run, because {few(failed)} failed the checks of kernels"
+        make_room(self.out, self.scenes)
+
+    def run(self, scene: str, progress: Progress) -> SceneRun:
+        """Train one scene, and judge it; the first one's beginning twice, to see whether training repeats."""
+        folder = make_folder(self.out / scene)
+        request, suite = self.request, self.suite
+        options = {
+            "--preset": None if suite.data else suite.name,
+            "--data": suite.data,
+            "--iterations": suite.iterations,
+            "--resolution": suite.resolution,
+            "--strategy": suite.strategy or None,
+            "--renderer": request.renderer,
+            "--device": self.device,
+            "--seed": request.seed,
+        }
+        arguments = [scene, *value_options(options)]
+        # the environment's own SSIM and kNN, where they were checked and the trainers of this rasterizer call them
+        good = {item.implementation for item in self.kernels if item.outcome is Outcome.MET}
+        for module, (choice, renderers) in _OF_STACKS.items():
+            if module in good and request.renderer in renderers:
+                arguments += choice
+        command = [self.python, "-m", "smoke_trainer", *arguments]
+        latest: dict[str, Any] = {}
+
+        def on_line(line: str) -> None:
+            state = json_object(line)
+            if state.get("event") == "progress":
+                latest.update(state)
+                progress(scene, latest)
+
+        progress(scene, {})
+        done = self.runner.run(
+            [*command, "--out", str(folder), "--json-progress"],
+            timeout=suite.timeout,
+            env=self.variables,
+            cwd=folder,
+            on_line=on_line,
+            log=folder / TRAINING_LOG,
+        )
+        record = from_json(TrainingRecord, object_in(folder / "result.json"))
+        repeated, repeat_ended = None, ""
+        if scene == self.scenes[0] and record.status == "ok":
+            progress(f"{scene}, again", {})
+            again = self.scratch / "again"
+            command += ["--out", str(again), "--stop-after", str(REPEATED)]
+            second = self.runner.run(command, timeout=suite.timeout, env=self.variables, cwd=self.scratch)
+            repeated = list(zip(_losses(folder), _losses(again), strict=False))
+            repeat_ended = second.why()
+        training = Training(
+            record=record,
+            done=done,
+            device=self.device,
+            renderer=request.renderer,
+            iterations=suite.iterations,
+            own_scene=suite.data is not None,
+            latest=words(latest, left=False),
+            repeated=repeated,
+            repeat_ended=repeat_ended,
+        )
+        return self.judged(scene, training)
+
+
+def _losses(folder: Path) -> list[float]:
+    """Return the losses of the first iterations in ``metrics.jsonl``, up to one that is no number or a line that was cut."""
+    losses: list[float] = []
+    for line in as_text(read_start(folder / "metrics.jsonl", MOST_TEXT)).splitlines()[:REPEATED]:
+        loss = json_object(line).get("loss")
+        if loss is None:
+            break
+        losses.append(loss)
+    return losses
 
 
 def smoke_subject(
@@ -89,7 +235,14 @@ def smoke_subject(
     suite = _suite(request, method, device)
     if baseline is not None:
         require_alike(Path(str(request.baseline)), baseline, request.renderer, device)
-    return SmokeSubject(request, python, device, suite, baseline, method.name if method else "")
+    return SmokeSubject(
+        request=request,
+        python=python,
+        device=device,
+        suite=suite,
+        baseline=baseline,
+        published=method.name if method else "",
+    )
 
 
 def _suite(request: CertifyRequest, method: Method | None, device: str) -> Suite:

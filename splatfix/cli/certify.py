@@ -57,14 +57,12 @@ def certify(
         lane_names = tuple(dict.fromkeys(name.strip() for name in container.split(",")))
         named |= {"lanes": lane_names, "extensions": tuple(extension or ())}
         finish(lanes.certify_in_container(request_of(lanes.ContainerRequest, locals(), **named)), as_json)
-    if repo is not None:
-        named |= {"checkout": repo, "scene": Path(scene) if scene else None}
-        of_checkout = request_of(use_case.RehearseRequest, locals(), **named)
-        if dry_run:
-            finish(rehearse.dry_run(of_checkout), as_json, verbose=verbose)
-        finish(use_case.rehearse(of_checkout), as_json, form, verbose=verbose)
-    request = request_of(use_case.CertifyRequest, locals(), **named)
-    finish(use_case.certify(request), as_json, form, verbose=verbose)
+    request = request_of(use_case.CertifyRequest, locals(), checkout=repo or Path(), **named)
+    if repo is None:
+        finish(use_case.certify(request), as_json, form, verbose=verbose)
+    if dry_run:
+        finish(rehearse.dry_run(request), as_json, verbose=verbose)
+    finish(use_case.rehearse(request), as_json, form, verbose=verbose)
 
 
 def monitor(
@@ -123,18 +121,14 @@ def export_scenes(
 
 @scenes_app.command("check", epilog=examples("scenes-check"))
 def check_scenes(
-    names: Annotated[Optional[list[str]], option("scenes-check.names", autocompletion=SAMPLES)] = None,
-    root: Annotated[Optional[Path], option("scenes-check.root")] = None,
+    folders: Annotated[list[Path], option("scenes-check.folders")],
     html: Annotated[Optional[Path], option("scenes-check.html")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say what is wrong with a scene before hours are spent, and which trainers take it; no torch, no photo decoded.
-
-    Sample scenes are compared with their checksums.
-    """
+    """Say what is wrong with a scene before hours are spent, and which trainers take it; no torch, no photo decoded."""
     from splatfix.app import scenes as use_case
 
-    finish(use_case.check_scenes(tuple(names or ()), root, html), as_json)
+    finish(use_case.check_scenes(tuple(folders), html), as_json)
 
 
 @scenes_app.command("fix", epilog=examples("scenes-fix"))

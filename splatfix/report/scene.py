@@ -11,7 +11,7 @@ from splatfix.checks.scene.model import CheckedScene
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted, few
 from splatfix.model import Status
-from splatfix.report.console import escape, marked, pairs, prose, section, show_rows, table
+from splatfix.report.console import escape, marked, pairs, section, show_rows, table
 from splatfix.report.diagnosis import MARKS, finding_json, show_finding
 from splatfix.report.forms import writes
 from splatfix.report.marks import Badge, Mark, Table, mark_of
@@ -67,29 +67,19 @@ def show_exported(console: Console, document: ExportDocument) -> None:
         console.print(escape(item.folder), soft_wrap=True)
 
 
-class CheckedSample(Struct, frozen=True):
-    """A row of ``scenes check`` on a sample; no problems: intact."""
-
-    name: str
-    problems: tuple[str, ...]
-
-
 class SceneCheckDocument(Struct, frozen=True):
-    """Samples held against their checksums, and scenes of the user's."""
+    """Scenes of the user's."""
 
-    samples: tuple[CheckedSample, ...] = ()
-    scenes: tuple[CheckedScene, ...] = ()
+    scenes: tuple[CheckedScene, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the JSON document."""
-        return {"samples": to_json(self.samples), "scenes": list(map(scene_json, self.scenes))}
+        return {"scenes": list(map(scene_json, self.scenes))}
 
 
 @writes(SceneCheckDocument)
 def show_check(console: Console, document: SceneCheckDocument) -> None:
-    """Print a line for each sample, and each scene with what is wrong and which trainers take it."""
-    for sample in document.samples:
-        prose(console, f"{escape(sample.name)}: ", escape("; ".join(sample.problems) or "OK"))
+    """Print each scene with what is wrong and which trainers take it."""
     for number, checked in enumerate(document.scenes):
         if number:
             console.print()

@@ -33,7 +33,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("splatfix.certify.engine.Runner", RecordedTrainer)
         # the machine that the tests run on may have no Pillow
-        patch.setattr("splatfix.certify.smoke_training.packages_obstacle", lambda *names: None)
+        patch.setattr("splatfix.certify.subject.packages_obstacle", lambda *names: None)
         document = run_and_report(subject(SHORT, folder), facts_of("rtx-3090-and-5090"))
     assert document.options is not None
     yield folder, document.certificate

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
+from smoke_trainer.record import TrainingRecord
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.kernels import WHICH
-from splatfix.certify.scenes import export_sample, find_samples
-from splatfix.certify.smoke import stage
-from splatfix.certify.smoke_training import record_of
-from splatfix.core.codec import to_json
+from splatfix.certify.scenes import export_sample
+from splatfix.certify.staging import stage
+from splatfix.core.codec import from_json, to_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
@@ -52,6 +52,11 @@ def result(**changes: Any) -> dict[str, Any]:
         assert key in place, "the change must replace something"
         place[key] = value
     return found
+
+
+def record_of(document: Mapping[str, Any]) -> TrainingRecord:
+    """What a trainer wrote, as it is read."""
+    return from_json(TrainingRecord, document)
 
 
 def trained(document: Mapping[str, Any] = RESULT, **known: Any) -> Training:
@@ -128,7 +133,15 @@ def subject(
 ) -> SmokeSubject:
     """The smoke trainer on a suite, as a request would have it here."""
     asked = CertifyRequest(out=out, device=device, **{"renderer": "torch", **request})
-    return SmokeSubject(asked, python, device, suite, baseline, published, stage_files)
+    return SmokeSubject(
+        request=asked,
+        python=python,
+        device=device,
+        suite=suite,
+        baseline=baseline,
+        published=published,
+        stage_files=stage_files,
+    )
 
 
 def sabotage(file: str, lines: str) -> Stage:
@@ -181,4 +194,4 @@ def known() -> Facts:
 @pytest.fixture
 def scene(tmp_path: Path) -> Path:
     """A bundled scene in COLMAP's layout, to be changed."""
-    return export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+    return export_sample("fruit", tmp_path / "scenes")

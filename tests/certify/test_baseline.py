@@ -12,13 +12,20 @@ from splatfix.certify import Certificate, Outcome, SceneRun, Suite, Verdict, cer
 from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import Comparison, SceneComparison
-from splatfix.certify.smoke_training import record_of
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.knowledge.published import methods
 from splatfix.model import Facts
 from splatfix.report.view import SPREAD
-from tests.certify.conftest import RESULT, RecordedTrainer, failed_criteria, place_of, result, subject
+from tests.certify.conftest import (
+    RESULT,
+    RecordedTrainer,
+    failed_criteria,
+    place_of,
+    record_of,
+    result,
+    subject,
+)
 from tests.conftest import ROOT
 from tests.tables import data
 

@@ -13,7 +13,7 @@ from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import StackRun
 from splatfix.certify.kernels import AFTER_A_HANG, IMPLEMENTATIONS, KERNEL_TIMEOUT, check_kernels
 from splatfix.certify.model import Criterion
-from splatfix.certify.smoke import child_variables
+from splatfix.certify.staging import child_variables
 from splatfix.core.runner import Completed
 from tests.certify.conftest import trained
 

@@ -11,8 +11,7 @@ from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.criteria.learning import REQUIRED_GROUPS
 from splatfix.certify.model import SceneRun
-from splatfix.certify.smoke_training import record_of
-from tests.certify.conftest import RESULT, result, trained
+from tests.certify.conftest import RESULT, record_of, result, trained
 
 
 def failed(document: dict[str, Any]) -> set[str]:
@@ -117,10 +116,3 @@ def test_what_one_cause_leads_to_is_one_reason() -> None:
 def test_calls_of_an_extension_are_told_by_function() -> None:
     record = record_of({"implementations": {"a": {"calls": {"forward": 3}}, "b": {"calls": 4}}})
     assert (record.implementations["a"].calls, record.implementations["b"].calls) == ({"forward": 3}, 4)
-
-
-def test_a_result_of_another_form_is_no_result() -> None:
-    """Of a trainer that is not ours, or a later one's that means something else: nothing of it is judged."""
-    record = record_of({**RESULT, "iterations": "many"})
-    assert record.iterations is None and record.error and "$.iterations" in record.error.message
-    assert record_of({**RESULT, "of_a_later_version": 1}) == record_of(RESULT)

@@ -11,7 +11,6 @@ from splatfix.certify.baseline import compare
 from splatfix.certify.certificate import Measured, failures, suite_certificate
 from splatfix.certify.environment import gpu_record
 from splatfix.certify.levels import built_for, evaluate
-from splatfix.certify.smoke_training import record_of
 from splatfix.certify.subject import SmokeSubject
 from splatfix.certify.summary import summarize
 from splatfix.checks import run_checks
@@ -19,7 +18,7 @@ from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
 from splatfix.model import CudaDevice, Fact, Facts, Finding, Status
-from tests.certify.conftest import subject
+from tests.certify.conftest import record_of, subject
 from tests.certify.test_baseline import RUN, stored
 from tests.certify.test_prerequisites import facts
 from tests.machines import facts_of

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 from splatfix.certify import KernelCheck, Outcome, kernel_probe, kernels, verify
 from splatfix.certify.levels import evaluate
-from splatfix.certify.smoke import stage
+from splatfix.certify.staging import stage
 from splatfix.core.codec import from_json
 from splatfix.core.proof import RungName
 from splatfix.model import Facts

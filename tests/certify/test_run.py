@@ -26,7 +26,7 @@ from splatfix.certify import (
     kernels,
     verify,
 )
-from splatfix.certify.smoke import stage
+from splatfix.certify.staging import stage
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Runner
 from splatfix.model import Facts

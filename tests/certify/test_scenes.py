@@ -99,8 +99,7 @@ def test_defaults_depend_on_the_device(tmp_path: Path) -> None:
     assert (on_cpu.iterations, on_cpu.resolution) == (CPU_ITERATIONS, CPU_WIDTH)
     assert (on_gpu.iterations, on_gpu.resolution) == (GPU_ITERATIONS, None)
     given = data_suite(root, "cuda", 500, 4)
-    arguments = ["truck", "--data", str(root), "--iterations", "500", "--resolution", "4"]
-    assert given.trainer_arguments("truck") == arguments
+    assert (given.iterations, given.resolution) == (500, 4)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +112,8 @@ def test_folder_without_scenes(tmp_path: Path, folder: str, code: str, exit_code
 
 def test_samples_can_be_shortened_and_chosen() -> None:
     assert sample_suite("quick") == SUITES["quick"]
-    arguments = sample_suite("quick", 20, 32).trainer_arguments("study")
-    assert arguments == ["study", "--preset", "quick", "--iterations", "20", "--resolution", "32"]
+    shorter = sample_suite("quick", 20, 32)
+    assert (shorter.iterations, shorter.resolution) == (20, 32)
     for scene, suite, chosen in (
         ("study", None, "quick"),
         ("fruit", None, "standard"),

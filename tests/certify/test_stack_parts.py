@@ -1,12 +1,7 @@
-"""Parts of a rehearsal: scenes that do not fit, how far the trainer is, its threads, and what it left."""
+"""Parts of a rehearsal: a scene's copy, how far the trainer is, its threads, and what it left."""
 
 import json
-import os
-import struct
-import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +9,9 @@ from msgspec.structs import replace
 from PIL import UnidentifiedImageError
 
 from splatfix.certify.progress import words
-from splatfix.certify.stacks.child import copy_scene
+from splatfix.certify.scenes import copy_scene
 from splatfix.certify.stacks.prepare import threads_for
-from splatfix.certify.stacks.progress import following, latest
-from splatfix.certify.stacks.scene_layout import scene_problems
-from splatfix.facts.scene.colmap import MODELS
+from splatfix.certify.stacks.subject import latest
 from splatfix.model import Facts, Resources
 from tests.plan.machines import refused
 from tests.tables import data
@@ -27,76 +20,18 @@ pytest.importorskip("torch")
 
 from splatfix.certify.stacks import compare_renders
 
-READER: str = data(__file__)["texts"]["reader"]
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    folder = tmp_path / "checkout" / "scene"
-    folder.mkdir(parents=True)
-    (folder / "dataset_readers.py").write_text(READER)
-    return folder.parent
-
-
-def codes(checkout: Path, scene: Path, images: str = "") -> list[str]:
-    return [item.code for item in scene_problems(checkout, scene, images)]
-
 
 def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
-    """Photos behind links come with it; what leads back to it, or has no end, does not."""
+    """Photos behind links come with it; what leads back to it, or nowhere, does not."""
     (scene / "images").rename(tmp_path / "photos")
     (tmp_path / "photos" / "a.png").touch()
     (scene / "images").symlink_to(tmp_path / "photos")
-    for name, target in (
-        ("here", "."),
-        ("above", "../.."),
-        ("zeros", "/dev/zero"),
-        ("zeros.png", "/dev/zero"),
-    ):
+    for name, target in (("here", "."), ("above", "../.."), ("gone", "nowhere")):
         (scene / name).symlink_to(target)
-    os.mkfifo(scene / "pipe")
     copy = copy_scene(scene, tmp_path / "copy")
     assert {path.name for path in copy.iterdir()} == {"images", "sparse"}
     assert (copy / "images" / "a.png").is_symlink() and not (copy / "images").is_symlink()
     assert refused(copy_scene, scene, copy).code == "scene-not-copied", "it is there already"
-
-
-@pytest.mark.parametrize(
-    ("moved", "to", "images", "found"),
-    [
-        ("images", "images", "", []),
-        ("images", "photos", "", ["scene-images-missing"]),
-        ("images", "photos", "photos", []),
-        ("sparse", "model", "", ["scene-type"]),
-        ("sparse/0", "sparse/1", "", ["scene-model-missing"]),
-    ],
-)
-def test_what_the_source_names_is_looked_for(
-    checkout: Path, scene: Path, moved: str, to: str, images: str, found: list[str]
-) -> None:
-    (scene / moved).rename(scene / to)
-    problems = scene_problems(checkout, scene, images)
-    assert [item.code for item in problems] == found
-    assert ("one lies in sparse/1" in str(problems)) is (to == "sparse/1")
-    (scene / "transforms_train.json").write_text("{}")
-    assert (codes(checkout, scene, images) == []) is (found in ([], ["scene-type"]))
-    (checkout / "scene" / "dataset_readers.py").write_text("open(path)\n")
-    assert codes(checkout, scene, images) == []
-
-
-@pytest.mark.parametrize(
-    ("number", "fits"), [(0, True), (1, True), (2, True), (4, False), (10, False), (99, False)]
-)
-def test_camera_models_of_a_binary_model(checkout: Path, scene: Path, number: int, fits: bool) -> None:
-    size = MODELS[number][1] if number in MODELS else 0
-    rows = [struct.pack("<iiQQ4d", 1, 1, 160, 120, 150, 150, 80, 60)]
-    rows += [struct.pack(f"<iiQQ{size}d", 2, number, 160, 120, *[1.0] * size)]
-    model = scene / "sparse" / "0"
-    (model / "cameras.bin").write_bytes(struct.pack("<Q", 2) + b"".join(rows))
-    (model / "images.bin").write_bytes(struct.pack("<Q", 0))
-    assert codes(checkout, scene) == ([] if fits else ["scene-camera-model"])
-    (model / "cameras.bin").write_bytes(struct.pack("<Q", 2) + rows[0] + rows[1][:9])
-    assert codes(checkout, scene) == []
 
 
 def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) -> str:
@@ -124,24 +59,13 @@ def test_progress_is_that_of_the_last_whole_line(tmp_path: Path) -> None:
     assert words(latest(path, 2000)).startswith("iteration 2000 of 2000, 4.0 it/s")
 
 
-def test_who_fails_to_listen_stops_nothing(tmp_path: Path) -> None:
-    path, told = tmp_path / "metrics.jsonl", threading.Event()
-    path.write_text(line(1))
-
-    def tell(state: Mapping[str, Any]) -> None:
-        told.set()
-        raise OSError(28, "No space left on device")
-
-    with following(path, 100, tell, every=0.01):
-        assert told.wait(5)
-
-
-@pytest.mark.parametrize(("variables", "cores", "load", "count", "why"), data(__file__)["threads"])
+@pytest.mark.parametrize(("own", "cores", "load", "count", "why"), data(__file__)["threads"])
 def test_threads(
-    known: Facts, variables: dict[str, str], cores: int, load: float, count: int, why: str
+    known: Facts, monkeypatch: pytest.MonkeyPatch, own: str, cores: int, load: float, count: str, why: str
 ) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", own)
     machine = replace(known.machine, resources=Resources(cores=cores))
-    assert threads_for(replace(known, machine=machine), variables, load) == (count, why)
+    assert threads_for(replace(known, machine=machine), load) == (count, why)
 
 
 HEAD = (

@@ -17,11 +17,11 @@ from splatfix import __version__
 from splatfix.app.certify import exit_code_of, suggested_options
 from splatfix.certify import Verdict
 from splatfix.certify.baseline import compare
-from splatfix.certify.smoke_training import record_of
 from splatfix.cli import app
 from splatfix.core.codec import to_json
 from splatfix.report.certificate import CertificateDocument, markdown
 from splatfix.report.forms import envelope
+from tests.certify.conftest import record_of
 from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension

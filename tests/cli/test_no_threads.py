@@ -3,13 +3,11 @@
 import io
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from splatfix.certify.stacks.progress import following
 from splatfix.core.runner import Runner
 from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts.system.parallel import each, within
@@ -65,13 +63,11 @@ def test_a_command_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert sorted((tmp_path / "copy").read_bytes().split()) == [b"err", b"out"]
 
 
-def test_what_only_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_what_only_tells_how_far_it_is() -> None:
     stream = io.StringIO()
     terminal: Console = page(stream, 300, force_terminal=True, _environ={"TERM": "xterm"})
     with install_progress(terminal), training(terminal) as show:
         show("study", {})
-    with following(tmp_path / "metrics.jsonl", 10, lambda state: None):
-        time.sleep(0.01)
     assert "study" in stream.getvalue()
 
 

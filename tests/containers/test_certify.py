@@ -28,7 +28,7 @@ HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", REP
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer is played back, and fails."""
     monkeypatch.setattr("splatfix.certify.engine.Runner", RecordedTrainer)
-    monkeypatch.setattr("splatfix.certify.smoke_training.packages_obstacle", lambda *words: None)
+    monkeypatch.setattr("splatfix.certify.subject.packages_obstacle", lambda *words: None)
 
 
 def test_the_certificate_says_where_it_ran(

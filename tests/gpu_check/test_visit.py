@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from splatfix.certify.baseline import MEMORY_TOLERANCE, quality_tolerance
-from splatfix.certify.smoke_training import record_of
 from splatfix.core.files import read_json
 from splatfix.core.runner import Runner
+from tests.certify.conftest import record_of
 from tools.cuda_kernels import MODULES
 
 from .needs import PEERS, torch_says

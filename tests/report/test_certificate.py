@@ -12,7 +12,6 @@ from splatfix.app.certify import exit_code_of, next_step
 from splatfix.certify import criteria
 from splatfix.certify.criteria.criterion import REGISTERED, SMOKE, Measure, Registered
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
-from splatfix.certify.smoke_training import record_of
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
@@ -22,7 +21,7 @@ from splatfix.report.forms import FORMS
 from splatfix.report.html.certificate import certificate_page
 from splatfix.report.view import WORDS, legend, row, tables
 from tests.certify.conftest import RESULT as RECORDED
-from tests.certify.conftest import trained
+from tests.certify.conftest import record_of, trained
 from tests.files import assert_golden
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen

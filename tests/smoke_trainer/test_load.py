@@ -9,7 +9,7 @@ from PIL import Image
 from smoke_trainer.data.load import SAMPLES, find_scene, load_scene
 from smoke_trainer.errors import SceneError, UsageError
 from smoke_trainer.train import train
-from splatfix.certify.scenes import check_sample, find_samples
+from splatfix.certify.scenes import find_samples
 from tests.hostile.scenes import load_damaged
 from tests.smoke_trainer.tiny import LAYOUTS, poses_of
 
@@ -143,9 +143,7 @@ def test_samples_are_found_by_name_and_strangers_refused(tmp_path: Path):
 
 
 def test_samples_are_small_and_as_indexed():
-    samples = find_samples()
-    assert {sample.name for sample in samples} == {path.name for path in SAMPLES.iterdir() if path.is_dir()}
-    assert [check_sample(sample) for sample in samples] == [()] * 6
+    assert set(find_samples()) == {path.name for path in SAMPLES.iterdir() if path.is_dir()}
     assert sum(path.stat().st_size for path in SAMPLES.rglob("*") if path.is_file()) <= 8_000_000
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 
 CONFIGURATION = "SPLATFIX_INSIDE"
-"""Names the JSON file: see :func:`splatfix.certify.stacks.child.stage_inside`."""
+"""Names the JSON file: see :func:`splatfix.certify.staging.stage_observer`."""
 
 
 def set_up() -> None:

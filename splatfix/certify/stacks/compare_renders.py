@@ -74,15 +74,11 @@ def point_cloud(path: Path) -> dict[str, Any]:
 def rendered_pair(model: Path, views: str, iteration: int) -> Optional[Tuple[Path, Path]]:
     """Return the folders of renderings and ground truth of an iteration: ``test/ours_7000/renders`` and ``gt`` in Inria's family,
     ``test_preds_1`` and ``gt_1`` in Mip-Splatting's."""
-    for folder in sorted(model.glob(f"{views}/*_{iteration}")):
-        images = {
-            path: {image.name for image in path.glob("*.png")}
-            for path in sorted(folder.iterdir())
-            if path.is_dir()
-        }
-        gt = next((path for path in images if images[path] and path.name.startswith("gt")), None)
-        for path, names in images.items():
-            if gt and names == images[gt] and ("render" in path.name or "pred" in path.name):
+    for gt in sorted(model.glob(f"{views}/*_{iteration}/gt*")):
+        names = {image.name for image in gt.glob("*.png")}
+        for path in sorted(gt.parent.iterdir()):
+            rendered = "render" in path.name or "pred" in path.name
+            if names and rendered and names == {image.name for image in path.glob("*.png")}:
                 return path, gt
     return None
 

@@ -1,14 +1,13 @@
 """What a stack's own trainer needs before it runs: its script, its extensions, what to mend and to leave out, scene, threads."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from splatfix.certify.model import Mend
-from splatfix.certify.request import RehearseRequest
-from splatfix.certify.scenes import export_sample, find_samples
+from splatfix.certify.request import CertifyRequest
+from splatfix.certify.scenes import export_sample
 from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
 from splatfix.checks import run_checks, select
 from splatfix.checks.checkout.recognition import recognise
@@ -19,7 +18,6 @@ from splatfix.core.step import run, value_options
 from splatfix.core.words import counted
 from splatfix.facts.checkout import as_reached, find_trainers
 from splatfix.knowledge.breakages import breakages
-from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Checkout, Fact, Facts, Status
 
 ITERATIONS, GPU_ITERATIONS = 120, 1000
@@ -39,7 +37,7 @@ ones 0.8 of its time (torch 2.13, measured). OpenMP threads that wait for one an
 _MOST_LISTED = 8
 
 
-def choose_script(request: RehearseRequest, checkout: Checkout) -> str:
+def choose_script(request: CertifyRequest, checkout: Checkout) -> str:
     """Return the trainer that was asked for, else ``train.py``, else the only one; a refusal repeats the other options.
 
     Raises:
@@ -61,8 +59,6 @@ def choose_script(request: RehearseRequest, checkout: Checkout) -> str:
     own = next((item.source for item in checkout.sources if item.path == "."), checkout.package)
     if own is None:
         raise SplatfixError.of("certify.no-trainer", folder=str(folder))
-    if has_reference(own.label):
-        raise SplatfixError.of("certify.extension-with-reference", folder=folder, label=own.label)
     raise SplatfixError.of("certify.extension-alone", folder=folder, label=own.label)
 
 
@@ -91,9 +87,8 @@ def called_extensions(subject: StackSubject) -> tuple[str, ...]:
     """
     checkout, replacement = subject.checkout, subject.replacement
     # a drop-in replaces it, or it must be built
-    brought = {_top(item.module) for item in replacement.dropins} | {
-        _top(item.module) for item in replacement.native
-    }
+    brought = {_top(item.module) for item in replacement.dropins}
+    brought |= {_top(item.module) for item in replacement.native}
     brought |= {_top(name) for name in checkout.imports}
     guarded = {_top(item.module) for item in checkout.guarded}
     called = [call.module for call in checkout.calls]
@@ -124,16 +119,13 @@ def with_needs(subject: StackSubject, context: Context) -> StackSubject:
     lacking = replace(checkout, needs=tuple(item for item in checkout.needs if item.name not in standins))
     facts = replace(context.facts, checkout=Fact(lacking, "files of the checkout"))
     codes = {record.check.code for record in breakages() if record.check and record.uses}
-    mends, resumes = [], []
-    for item in run_checks(
-        replace(context, facts=facts), select(("imports-missing", PICKLES, *sorted(codes)))
-    ):
-        if item.status not in (Status.FAIL, Status.WARN):
-            continue
-        if item.code == PICKLES:  # to which a training from the beginning does not come
-            resumes += [evidence.name for evidence in item.evidence if ":" in evidence.name]
+    # to checkpoints a training from the beginning does not come
+    checks = select(("imports-missing", *sorted(codes - {PICKLES})))
+    mends = []
+    for item in run_checks(replace(context, facts=facts), checks):
         # nor does it matter in scripts that one can do without, or in sources that a drop-in stands in for
-        elif item.subject != "beside" and "submodules/" not in (item.subject or ""):
+        beside = item.subject == "beside" or "submodules/" in (item.subject or "")
+        if item.status in (Status.FAIL, Status.WARN) and not beside:
             mends.append(Mend(item.code, item.summary, item.remedy))
     return replace(
         subject,
@@ -142,7 +134,6 @@ def with_needs(subject: StackSubject, context: Context) -> StackSubject:
         placeholders=tuple(name for name in names if name not in standins),
         standins=standins,
         needed=tuple(item.name for item in needs),
-        resumes=tuple(resumes),
     )
 
 
@@ -150,10 +141,9 @@ def with_scene(subject: StackSubject, folder: Path) -> StackSubject:
     """Return the subject with the user's scene, or with a bundled one that is exported into ``folder``."""
     request = subject.request
     if request.scene is None:
-        (sample,) = find_samples((SAMPLE,))
-        scene = export_sample(sample, folder / "scenes")
+        scene = export_sample(SAMPLE, folder / "scenes")
         return replace(subject, scene=scene, resolution=request.resolution or 1)
-    scene, images, resolution = request.scene.absolute(), "", request.resolution
+    scene, images, resolution = Path(request.scene).absolute(), "", request.resolution
     if not (scene / "images").is_dir():
         images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")
     if subject.rehearsed:
@@ -161,15 +151,10 @@ def with_scene(subject: StackSubject, folder: Path) -> StackSubject:
     return replace(subject, scene=scene, images=images, resolution=resolution)
 
 
-def threads_for(
-    facts: Facts, variables: Mapping[str, str] = os.environ, load: float | None = None
-) -> tuple[int, str]:
-    """Return how many threads a rehearsal gets, and why: as OMP_NUM_THREADS says; else by the cores that nobody used in the last
-    minute."""
-    # nested parallelism is given as a list, of which the first is the outer one
-    count = variables.get(THREADS, "").partition(",")[0].strip()
-    if count.isascii() and count.isdigit() and int(count):
-        return int(count), THREADS
+def threads_for(facts: Facts, load: float | None = None) -> tuple[str, str]:
+    """Return the OMP_NUM_THREADS of a rehearsal, and why: the user's own; else by the cores that were idle in the last minute."""
+    if own := os.environ.get(THREADS):
+        return own, THREADS
     cores = facts.machine.resources.cores or os.cpu_count() or 1
     if load is None:
         load = 0.0
@@ -177,4 +162,4 @@ def threads_for(
             load = os.getloadavg()[0]
     idle = max(0.0, cores - load)
     threads = max(1, min(MOST_THREADS, int(idle / CORES_A_THREAD)))
-    return threads, f"{counted(cores, 'core')}, {idle:.1f} of them idle at the start"
+    return str(threads), f"{counted(cores, 'core')}, {idle:.1f} of them idle at the start"

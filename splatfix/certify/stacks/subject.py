@@ -1,26 +1,65 @@
-"""What is certified: a stack's own trainer, as it was prepared for one machine."""
+"""A stack's own trainer, as it was prepared for one machine, and how it runs: its training, its rendering and its metrics, as
+children of the target environment.
 
+On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on the CPU, drop-ins serve its extensions.
+"""
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+from msgspec import field
 
-from splatfix.certify.model import Mend
-from splatfix.certify.request import RehearseRequest
-from splatfix.core.step import Command, target_options, value_options
-from splatfix.model import Checkout
+from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
+from splatfix.certify.criteria.criterion import StackRun, Training
+from splatfix.certify.criteria.stack import METRICS as OF_METRICS
+from splatfix.certify.criteria.stack import RENDERING
+from splatfix.certify.inside import loaded
+from splatfix.certify.loaded_files import LoadedFiles
+from splatfix.certify.model import Mend, SceneRun, TestedStack
+from splatfix.certify.phase_costs import GIB, SERIES, growth_of
+from splatfix.certify.progress import Progress
+from splatfix.certify.report_folder import make_room
+from splatfix.certify.scenes import copy_scene
+from splatfix.certify.staging import child_variables, stage, stage_inside
+from splatfix.certify.subject import Subject
+from splatfix.core.codec import from_json
+from splatfix.core.errors import SplatfixError
+from splatfix.core.files import make_folder, object_in, write_json
+from splatfix.core.limits import MOST_TEXT
+from splatfix.core.reading import as_text, read_start
+from splatfix.core.runner import Completed, Runner
+from splatfix.core.step import Command, say, target_options, value_options
+from splatfix.facts.checkout import read_arguments
+from splatfix.knowledge.schedules import short_schedule, words_for
+from splatfix.model import Checkout, Facts
 from splatfix.model.option import Replacement
 
 RENDER, METRICS = "render.py", "metrics.py"
 PICKLES = "torch-load-pickles"
 """Of the finding of a file of pickled objects that torch refuses."""
+TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
+_COMPARING_TIMEOUT = 600.0
+_LOOKS_EVERY = 1.0
+"""Seconds between two looks at how far the training is."""
+_RECENT = 20
+"""Iterations that the speed is a mean of."""
+_TAIL = 1 << 16
+"""Bytes that hold as many lines, of some hundred bytes each."""
+_KEPT = {SERIES: SERIES, "inside.txt": "observer.log"}
+"""What the observer writes, and what it is called in the report."""
+_NAMES = {RENDER: RENDERING, METRICS: OF_METRICS}
+"""Of the scripts after the training, in criteria and errors."""
 
 
-class StackSubject(Struct, frozen=True, kw_only=True):
+class StackSubject(Subject, kw_only=True):
     """A checkout, what stands in for its extensions, and the scene it trains."""
 
-    request: RehearseRequest
-    python: str
-    device: str
     checkout: Checkout
     """As far as the script reaches it."""
     source: Path
@@ -39,7 +78,7 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     """As the trainer is told to read them; None: as it likes."""
     iterations: int
     mends: tuple[Mend, ...] = ()
-    """What stops the trainer before its first step."""
+    """What stops the trainer before its first step, and what else did and was passed over."""
     placeholders: tuple[str, ...] = ()
     """Missing modules that may be imported, though not used."""
     standins: tuple[str, ...] = ()
@@ -52,11 +91,17 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     """A folder with them, to be searched first; None on a GPU."""
     needed: tuple[str, ...] = ()
     """Modules of others that the checkout imports and cannot do without."""
-    resumes: tuple[str, ...] = ()
-    """Places that load checkpoints in a way that torch may refuse."""
-    threads: int | None = None
-    """CPU threads of the trainer; None on a GPU, where it takes as many as it likes."""
+    threads: str = ""
+    """CPU threads of the trainer; "" on a GPU, where it takes as many as it likes."""
     threads_because: str = ""
+    arguments: tuple[str, ...] = ()
+    """What follows the script."""
+    weights: tuple[str, ...] = ()
+    """Pretrained weights that could not be had, with the reason."""
+    scripts: dict[str, Completed] = field(default_factory=dict)
+    """How render.py and metrics.py ended, by their names in criteria."""
+    script_errors: dict[str, TrainerError] = field(default_factory=dict)
+    """The exceptions that ended them, as the observer describes them."""
 
     @property
     def rehearsed(self) -> bool:
@@ -69,18 +114,6 @@ class StackSubject(Struct, frozen=True, kw_only=True):
         return Path(self.checkout.folder)
 
     @property
-    def dropin_names(self) -> tuple[str, ...]:
-        """What stands in for extensions and other compiled packages."""
-        if not self.rehearsed:
-            return ()
-        return (*self.replacement.names, *self.standins)
-
-    @property
-    def out(self) -> Path:
-        """The report's folder."""
-        return self.request.out.absolute()
-
-    @property
     def scenes(self) -> tuple[str, ...]:
         """The name of the scene, as the smoke trainer's subjects have several."""
         return (self.scene.name,)
@@ -89,12 +122,263 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     def command(self) -> Command:
         """The command line that asks for the same."""
         request = self.request
-        arguments = ["splatfix", "certify", "--repo", str(request.checkout)]
-        arguments += ["--python", self.python, "--device", self.device]
-        script, face = request.script or None, request.face or None
-        arguments += value_options({"--scene": request.scene, "--script": script, "--face": face})
-        arguments += target_options(request.targets)
-        arguments += value_options({"--iterations": request.iterations, "--resolution": request.resolution})
+        options: dict[str, object] = {
+            "--repo": request.checkout,
+            "--python": self.python,
+            "--device": self.device,
+        }
+        options |= {
+            "--scene": request.scene,
+            "--script": request.script or None,
+            "--face": request.face or None,
+        }
+        options |= {"--iterations": request.iterations, "--resolution": request.resolution}
+        arguments = [*value_options(options), *target_options(request.targets)]
         if request.train_arguments:
             arguments += ["--", *request.train_arguments]
-        return Command(tuple(arguments))
+        return Command(("splatfix", "certify", *arguments))
+
+    @property
+    def model(self) -> Path:
+        """The folder that the trainer writes to."""
+        return self.scratch / "model"
+
+    @property
+    def report(self) -> Path:
+        """The scene's folder in the report."""
+        return self.out / self.scene.name
+
+    @property
+    def tested(self) -> TestedStack:
+        """The trainer as a certificate names it, its training without the temporary folder."""
+        names = {str(self.scratch / self.scene.name): "SCENE", str(self.model): "MODEL"}
+        shown = (names.get(word, word) for word in self.arguments)
+        return TestedStack(
+            name=self.name,
+            folder=self.checkout.folder,
+            remote=self.checkout.remote,
+            commit=self.checkout.commit or "",
+            command=Command((self.python, str(self.folder / self.script), *shown)),
+            rehearsed=self.rehearsed,
+            dropins=(*self.replacement.names, *self.standins) if self.rehearsed else (),
+            mends=self.mends,
+            weights=self.weights,
+        )
+
+    def prepare(self, facts: Facts, runner: Runner, scratch: Path, progress: Progress) -> None:
+        """Copy the scene, and word the training: scene, where to write, the short schedule as far as the trainer has the options
+        (by name, as they are typed), and the user's own arguments, which win.
+
+        Raises:
+            SplatfixError: ``not-our-folder`` (exit code 2), ``no-length`` (3), ``cannot-write``.
+        """
+        options = read_arguments(self.source, self.script)
+        if "iterations" not in options and not self.request.train_arguments:
+            script = self.folder / self.script
+            raise SplatfixError.of("certify.no-length", script=script, checkout=self.folder)
+        self.runner, self.scratch = runner, scratch
+        own = [scratch, self.out, self.folder, self.source]
+        if self.dropins is not None:
+            own.append(self.dropins)
+        self.loaded = LoadedFiles(facts, scratch / "loaded", own)
+        copy = copy_scene(self.scene, scratch / self.scene.name)
+        arguments = ["--source_path", str(copy), "--model_path", str(self.model)]
+        for name, setting in short_schedule().items():
+            if name in options:
+                arguments += [options[name], *setting.words(self.iterations)]
+        if self.resolution is not None and "resolution" in options:
+            arguments += ["--resolution", str(self.resolution)]
+        if self.images and "images" in options:
+            arguments += ["--images", self.images]
+        if "port" in options:
+            # one that nobody listens on now: Inria's family opens it for a viewer
+            with socket.socket() as opened:
+                opened.bind(("127.0.0.1", 0))
+                arguments += ["--port", str(opened.getsockname()[1])]
+        self.arguments = (*arguments, *words_for(self.key), *self.request.train_arguments)
+        make_room(self.out, self.scenes)
+        make_folder(self.report)
+
+    def run(self, scene: str, progress: Progress) -> SceneRun:
+        """Train, render, measure, and judge."""
+        done, observed = self._run_script(self.script, self.arguments, "trainer.log", progress)
+        if done.ok and (self.source / RENDER).is_file():
+            self._render(progress)
+        rendered = RENDERING not in self.scripts or self.scripts[RENDERING].ok
+        if done.ok and rendered and (self.source / METRICS).is_file():
+            self._run_script(METRICS, ("-m", str(self.model)), "metrics.log", progress)
+        record = self._record(observed, done, self._compare(progress))
+        write_json(self.report / "result.json", asdict(record))
+        run = StackRun(extensions=self.extensions, mends=self.mends, scripts=self.scripts)
+        return self.judged(scene, Training(record=record, done=done, device=self.device, stack=run))
+
+    def _run_script(
+        self, script: str, arguments: tuple[str, ...], log: str, progress: Progress
+    ) -> tuple[Completed, dict[str, Any]]:
+        """Run one script of the checkout to its end; how it ended, and what was observed."""
+        where, trains = f"{self.scene.name}: {script}", script == self.script
+        progress(where, {})
+        out = make_folder(self.scratch / f"observed-{Path(script).stem}-{log}")
+        settings: dict[str, Any] = {
+            "out": str(out.resolve()),
+            "checkout": str(self.source),
+            "cpu": self.rehearsed,
+            "extensions": self.extensions,
+            "placeholders": self.placeholders,
+            "standins": self.standins,
+        }
+        if self.rehearsed:
+            # on a GPU nothing is passed over: no file that torch refuses to load, and no module that lacks a library
+            settings |= {"needed": self.needed, "written": [str(self.model), str(self.work)]}
+        variables = stage_inside(make_folder(self.scratch / "inside"), settings, self.dropins)
+        if self.threads:
+            variables["OMP_NUM_THREADS"] = self.threads
+        if self.loaded:
+            variables[loaded.VARIABLE] = str(self.loaded.folder)
+        looked = time.monotonic()
+
+        def on_line(_: str) -> None:
+            nonlocal looked
+            if trains and time.monotonic() - looked >= _LOOKS_EVERY:
+                looked = time.monotonic()
+                progress(where, latest(out / SERIES, self.iterations))
+
+        try:
+            done = self.runner.run(
+                [self.python, str(self.source / script), *arguments],
+                timeout=TIMEOUT if self.rehearsed else GPU_TIMEOUT,
+                env=variables,
+                cwd=self.work,
+                on_line=on_line,
+                log=self.report / log,
+            )
+        finally:
+            for name, copy in _KEPT.items():
+                if trains and (out / name).is_file():
+                    shutil.copyfile(out / name, self.report / copy)
+        observed = read_observed(out, script)
+        if trains:
+            progress(where, latest(out / SERIES, self.iterations))
+        else:
+            self.scripts[_NAMES[script]] = done
+            if not done.ok and (error := observed.get("record", {}).get("error")):
+                self.script_errors[_NAMES[script]] = from_json(TrainerError, error)
+        self._note(script, observed)
+        return done, observed
+
+    def _note(self, script: str, observed: Mapping[str, Any]) -> None:
+        """Keep what stopped a script and was passed over, each once."""
+        weights = [f"{script}: {text}" for text in observed.get("weights", ())]
+        mends = []
+        for row in observed.get("refused_loads", ()):
+            summary = f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False."
+            advice = "Give weights_only=False to that torch.load, if nobody else's files are loaded there."
+            mends.append(Mend(PICKLES, summary, (say(advice),)))
+        for text in observed.get("unloadable", ()):
+            library = text.partition(": ")[2].partition(":")[0]
+            advice = f"Install the package of the system that brings {library} (apt-file search {library} names it)."
+            mends.append(Mend("library-missing", f"{text}: no such file.", (say(advice),)))
+        self.weights = tuple(dict.fromkeys((*self.weights, *weights)))
+        self.mends = tuple(dict.fromkeys((*self.mends, *mends)))
+
+    def _render(self, progress: Progress) -> None:
+        """Render the test views after the first iteration and the last, the training views after the last."""
+        options = read_arguments(self.source, RENDER)
+        arguments: tuple[str, ...] = ("-m", str(self.model))
+        if "iteration" in options:
+            if any(self.model.glob("point_cloud/iteration_1/*.ply")):
+                skip = [options[name] for name in ("skip_train", "skip_mesh") if name in options]
+                first = (*arguments, "--iteration", "1", *skip)
+                done, _ = self._run_script(RENDER, first, "render-first.log", progress)
+                if not done.ok:
+                    return
+            arguments += ("--iteration", str(self.iterations))
+        self._run_script(RENDER, arguments, "render.log", progress)
+
+    def _compare(self, progress: Progress) -> Mapping[str, Any]:
+        """Our own metric of the renderings, and what the point clouds hold, by the names of a record."""
+        if not self.model.is_dir():
+            return {}
+        progress(f"{self.scene.name}: comparing", {})
+        staged = stage(make_folder(self.scratch / "compare"))
+        script = staged / "compare_renders.py"
+        shutil.copyfile(Path(__file__).with_name(script.name), script)
+        answer, last = self.scratch / "compared.json", str(self.iterations)
+        done = self.runner.run(
+            [self.python, str(script), str(self.model), last, str(self.report), str(answer)],
+            timeout=_COMPARING_TIMEOUT,
+            env=child_variables(staged),
+        )
+        return object_in(answer) if done.ok else {"saves": {last: {"error": done.why()}}}
+
+    def _record(
+        self, observed: Mapping[str, Any], done: Completed, compared: Mapping[str, Any]
+    ) -> TrainingRecord:
+        """What was observed of the training, what was compared of what it left, and the reservations."""
+        seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
+        record = from_json(TrainingRecord, {**seen, **compared})
+        memory, growth = record.memory, growth_of(self.report / SERIES)
+        if growth:
+            per_1000, start, end = growth
+            memory = replace(memory, growth=MemoryGrowth(per_1000 * GIB, start, end))
+        notes = []
+        # what of a drop-in's face could not be read, and is taken for the usual
+        for item in self.replacement.dropins:
+            if self.rehearsed and item.declared and item.declared.assumed:
+                notes.append(f"{item.module}: {item.declared.assumed}")
+        if self.weights:
+            lost = "; ".join(self.weights)
+            notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
+        if observed.get("declared_operators"):
+            notes.append(
+                "torchvision's compiled part does not load beside this torch (operator torchvision::nms does not exist); "
+                "its operators were declared so that it imports, and none was run"
+            )
+        return replace(
+            record,
+            status="ok" if done.ok else "failed",
+            config=replace(record.config, iterations=self.iterations),
+            memory=memory,
+            notes=notes,
+            script_errors=self.script_errors,
+            observer=Observer("record" in observed, observed["trouble"]),
+        )
+
+
+def read_observed(folder: Path, script: str) -> dict[str, Any]:
+    """Return what the observer wrote of the process that ran ``script``: ``record`` and what was passed over, none of it where
+    nothing was written that can be read.
+
+    A trainer may start others: of several records the one with the most backward passes counts. ``trouble`` are the tracebacks
+    of hooks that could not be set, in any of them; "" where all were.
+    """
+    most: dict[str, Any] = {}
+    for path in sorted(folder.glob("observed-*.json")):
+        document = object_in(path)  # empty where the child was killed while it wrote it; the others count
+        ran = (document.get("argv") or [""])[0]
+        iterations = document.get("record", {}).get("iterations", 0)
+        if Path(ran).name == Path(script).name and iterations >= most.get("record", {}).get("iterations", 0):
+            most = document
+    return {**most, "trouble": as_text(read_start(folder / "inside.txt", MOST_TEXT))}
+
+
+def latest(path: Path, iterations: int) -> dict[str, Any]:
+    """Return the progress object of the last whole line of an observer's ``metrics.jsonl``; {} where there is none."""
+    try:
+        size = path.stat().st_size
+    except OSError:  # not yet there
+        return {}
+    lines = read_start(path, _TAIL, max(0, size - _TAIL)).split(b"\n")[:-1]
+    if size > _TAIL:
+        del lines[0]  # the end of one
+    rows = [json.loads(line) for line in lines[-_RECENT:]]
+    if not rows:
+        return {}
+    state = {"iterations": iterations}
+    for name in ("iteration", "loss", "gaussians", "rss_gb", "vram_allocated_gb"):
+        state[name] = rows[-1].get(name)
+    # the first has waited for the scene
+    spent = [sum(row["ms"].values()) / 1000 for row in rows if row["iteration"] > 1]
+    if sum(spent) > 0:
+        state["iterations_per_second"] = len(spent) / sum(spent)
+    return state

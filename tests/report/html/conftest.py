@@ -11,12 +11,11 @@ from msgspec.structs import replace
 from PIL import Image
 
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
-from splatfix.certify.smoke_training import record_of
 from splatfix.context.coverage import Coverage
 from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.step import Command
 from splatfix.report.html.certificate import certificate_page
-from tests.certify.conftest import RESULT
+from tests.certify.conftest import RESULT, record_of
 from tests.report.test_certificate import certificate, document
 
 NATIVE = Coverage("sm_86", True, "sass", (), (), False, 1)

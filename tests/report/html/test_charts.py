@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from smoke_trainer.record import TrainingRecord
-from splatfix.certify.smoke_training import record_of
 from splatfix.report.html.charts import chart, nice_ticks
 from splatfix.report.html.metrics import Line, Values, read_metrics, reduced
 from splatfix.report.html.scenes import charts
+from tests.certify.conftest import record_of
 from tests.tables import data
 
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
-from splatfix.certify.smoke_training import record_of
 from splatfix.context import make_context
 from splatfix.context.coverage import Coverage
 from splatfix.context.matrix import binary_matrix
@@ -21,7 +20,7 @@ from splatfix.facts.collect import playback
 from splatfix.report.html.scenes import read_views
 from splatfix.report.marks import Badge, Mark
 from splatfix.report.templates import html_text, markdown_text
-from tests.certify.conftest import RESULT
+from tests.certify.conftest import RESULT, record_of
 from tests.certify.test_baseline import EARLIER
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.html.conftest import Render, png
