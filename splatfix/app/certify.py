@@ -34,9 +34,8 @@ from splatfix.core.step import Step, run, value_options
 from splatfix.model import Facts
 from splatfix.plan import Options
 from splatfix.report import console
-from splatfix.report.certificate import CertificateDocument, markdown
+from splatfix.report.certificate import CertificateDocument, certificate_page, markdown
 from splatfix.report.forms import envelope
-from splatfix.report.html.certificate import certificate_page
 from splatfix.report.progress import training
 
 _NOTHING = "Interrupted: nothing was certified."

@@ -15,7 +15,7 @@ from splatfix.certify.smoke_training import record_of
 from splatfix.context.coverage import Coverage
 from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.step import Command
-from splatfix.report.html.certificate import certificate_page
+from splatfix.report.certificate import certificate_page
 from tests.certify.conftest import RESULT
 from tests.report.test_certificate import certificate, document
 
