@@ -31,9 +31,8 @@ from splatfix.core.step import Step, run, value_options
 from splatfix.model import Facts, Status
 from splatfix.plan import Case, Options, advised_options
 from splatfix.report import console
-from splatfix.report.certificate import CertificateDocument, markdown
+from splatfix.report.certificate import CertificateDocument, certificate_page, markdown
 from splatfix.report.forms import envelope
-from splatfix.report.html.certificate import certificate_page
 from splatfix.report.progress import training
 
 _NOTHING = "Interrupted: nothing was certified."

@@ -20,18 +20,10 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Rejected, SplatfixError, require
 from splatfix.core.files import make_folder, set_aside, write_json, write_text
 from splatfix.core.reading import Unread
+from splatfix.report import merging
 from splatfix.report.certificate import StoredDocument
 from splatfix.report.comparison import Difference
 from splatfix.report.forms import ENVELOPE, envelope
-from splatfix.report.merging import (
-    MergeDocument,
-    RefusedLane,
-    comma_separated,
-    markdown,
-    merged_page,
-    summary_of,
-)
-from splatfix.report.merging import merge as merged
 
 PAGE, TEXT, ROWS, DATA = "certificates.html", "certificates.md", "certificates.csv", "certificates.json"
 _DIFFERENCE = {True: Exit.OK, False: Exit.FAILURE, None: Exit.UNDETERMINED}
@@ -90,7 +82,7 @@ def diff(a: Path, b: Path) -> Result[Difference]:
 
 def merge(
     paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError] | None = None
-) -> Result[MergeDocument]:
+) -> Result[merging.MergeDocument]:
     """Write the matrix of many certificates, and their failures by cause, as HTML, Markdown, CSV and JSON into ``out``.
 
     What lies there and cannot be read is listed with its reason. Exit code 3 where there is nothing to list; nothing is
@@ -119,9 +111,9 @@ def merge(
             link = quote(os.path.relpath(target, out).replace(os.sep, "/"), errors="surrogateescape")
         except ValueError:  # on another drive
             link = Path(target).absolute().as_uri()
-        summaries.append(summary_of(file, link, stored.certificate, stored.options, stored.sha256))
-    lanes = tuple(RefusedLane(name, problem) for name, problem in (refused or {}).items())
-    document = replace(merged(summaries), unreadable=tuple(unreadable), refused=lanes)
+        summaries.append(merging.summary_of(file, link, stored.certificate, stored.options, stored.sha256))
+    lanes = tuple(merging.RefusedLane(name, problem) for name, problem in (refused or {}).items())
+    document = replace(merging.merge(summaries), unreadable=tuple(unreadable), refused=lanes)
     if not summaries and not lanes:
         error = SplatfixError.of("app.nothing-to-merge")
         return Result("report merge", document, error.exit_code, error)
@@ -129,9 +121,9 @@ def merge(
     document = replace(document, files=tuple(str(out / name) for name in names))
     make_folder(out)
     set_aside(out, names)
-    write_text(out / PAGE, merged_page(document))
-    write_text(out / TEXT, markdown(document))
-    write_text(out / ROWS, comma_separated(document))
+    write_text(out / PAGE, merging.merged_page(document))
+    write_text(out / TEXT, merging.markdown(document))
+    write_text(out / ROWS, merging.comma_separated(document))
     write_json(out / DATA, envelope("report merge", Exit.OK, to_json(document)))
     return Result("report merge", document)
 

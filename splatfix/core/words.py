@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-Item, Key = TypeVar("Item"), TypeVar("Key")
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 def counted(number: float, noun: str) -> str:

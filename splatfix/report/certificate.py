@@ -1,9 +1,10 @@
-"""A certificate as JSON, for the terminal, as Markdown, and as GitHub's annotations; its page is in ``html/``."""
+"""A certificate as JSON, for the terminal, as Markdown, as a page, and as GitHub's annotations."""
 
 import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -20,9 +21,17 @@ from splatfix.report import view
 from splatfix.report.annotations import annotation
 from splatfix.report.console import escape, marked, page, prose, section, shorten_home, show_rows, show_todo
 from splatfix.report.forms import writes
-from splatfix.report.marks import Badge, Mark
+from splatfix.report.html.scenes import read_scenes
+from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.options import show_suggestion
 from splatfix.report.templates import fill_in
+from splatfix.report.templates import page as html_page
+
+_FITS = {
+    True: Badge(Mark.GOOD, "runs"),
+    False: Badge(Mark.BAD, "does not run"),
+    None: Badge(Mark.UNSURE, "not known"),
+}
 
 
 class CertificateDocument(Struct, frozen=True, kw_only=True):
@@ -161,6 +170,39 @@ def markdown(document: CertificateDocument) -> str:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         screen = Markup(f"{fence}text\n{text}\n{fence}")  # nosec B704 - inside a fence nothing is markup
     return fill_in("certificate.md", document=document, certificate=certificate, view=view, screen=screen)
+
+
+@writes(CertificateDocument, "html")
+def certificate_page(document: CertificateDocument) -> str:
+    """Return a certificate as one HTML file, with the options of a diagnosis where one explains a failed certification."""
+    certificate, facts, matrix = document.certificate, document.facts, document.matrix
+    means, levels = view.WORDS["verdicts"][certificate.verdict.value], view.WORDS["levels"]
+    if certificate.verdict is Verdict.CERTIFIED:
+        means = view.WORDS["run_levels"].get(str(certificate.level), means)
+    # without a GPU there is no driver and no toolkit that could fit or not
+    if certificate.device == "cpu":
+        levels = levels | view.WORDS["levels_on_the_cpu"]
+    # what of the machine a certificate's own environment does not tell
+    named = [
+        f"{item.version or 'version not known'} in {item.root}" for item in facts.machine.toolkits.value or ()
+    ]
+    packages = [f"{item.name}=={item.version}" for item in facts.environment.distributions.value or ()]
+    binaries = [(item.path, item.code, *item.verdicts) for item in matrix.binaries]
+    return html_page(
+        "certificate.html",
+        document=document,
+        certificate=certificate,
+        view=view,
+        means=means,
+        levels=levels,
+        scenes=read_scenes(certificate.scenes, Path(document.folder)),
+        matrix=matrix,
+        binary_table=Table(("binary", "GPU code in it", *matrix.gpus), binaries),
+        fits=_FITS,
+        valid_for={**certificate.environment, "CUDA toolkits": ", ".join(named)}.items(),
+        # sorted as pip freeze does, so that two pages can be compared
+        packages=sorted(packages, key=str.lower),
+    )
 
 
 @writes(CertificateDocument, "github")

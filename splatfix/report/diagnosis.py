@@ -112,9 +112,7 @@ def show(console: Console, document: DiagnosisDocument, *, verbose: bool = False
     elif not failed:
         show_todo(console, document.next_steps, indent=2, windows=windows)
 
-    advice = None
-    if options is not None and not verbose:
-        advice = options.advice
+    advice = options.advice if options and not verbose else None
     if advice is not None:
         # what the suggested fix mends without anybody's doing
         codes = [

@@ -53,9 +53,6 @@ def markdown_text(value: object) -> Markup:
     return _markup(re.sub(r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|~]", r"\\\g<0>", line))
 
 
-_TEXT = {".html": html_text, ".md": markdown_text}
-
-
 @cache
 def _environment(form: str) -> Environment:
     environment = Environment(
@@ -67,7 +64,7 @@ def _environment(form: str) -> Environment:
         keep_trailing_newline=True,
         # what finalize returns is marked as safe; this is for what would pass it by
         autoescape=True,
-        finalize=_TEXT[form],
+        finalize={".html": html_text, ".md": markdown_text}[form],
     )
     environment.filters.update(
         # after four blanks no sign of Markdown needs an escape

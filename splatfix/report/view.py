@@ -120,17 +120,6 @@ def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
     return Badge(badge.mark, text)
 
 
-def scope(certificate: Certificate) -> str:
-    """Return what was run, and where: ``With run level 4, suite data, renderer torch, device cpu.``"""
-    parts = {
-        "run level": certificate.level,
-        "suite": certificate.suite,
-        "renderer": certificate.renderer,
-        "device": certificate.device,
-    }
-    return f"With {', '.join(f'{name} {value}' for name, value in parts.items() if value)}."
-
-
 def skipped(certificate: Certificate) -> dict[str, str]:
     """Return the skipped scenes by reason: mostly one reason holds for all of them."""
     reasons = grouped(certificate.skipped, lambda item: item.reason)

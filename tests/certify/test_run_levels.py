@@ -30,8 +30,7 @@ from splatfix.certify.scenes import NO_SCENES
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
 from splatfix.model import Facts, Finding, Status
-from splatfix.report.certificate import CertificateDocument, markdown, show
-from splatfix.report.html.certificate import certificate_page
+from splatfix.report.certificate import CertificateDocument, certificate_page, markdown, show
 from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
 from tests.certify.test_scenes import lay_out
 from tests.plan.machines import refused

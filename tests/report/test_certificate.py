@@ -16,9 +16,8 @@ from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.model import EnvironmentFacts, Facts, MachineFacts
-from splatfix.report.certificate import CertificateDocument, markdown, show
+from splatfix.report.certificate import CertificateDocument, certificate_page, markdown, show
 from splatfix.report.forms import FORMS
-from splatfix.report.html.certificate import certificate_page
 from splatfix.report.view import WORDS, legend, row, tables
 from tests.certify.conftest import RESULT as RECORDED
 from tests.certify.conftest import record_of, trained

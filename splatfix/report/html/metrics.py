@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
 from splatfix.core.limits import MOST_METRICS
-from splatfix.core.reading import Unread, read_text
+from splatfix.core.reading import read_text
 
 Number = Annotated[float, Meta(gt=-1e60, lt=1e60)]
 """No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
@@ -48,10 +48,8 @@ def read_metrics(path: Path) -> tuple[list[Line], str]:
     """Read a metrics.jsonl; also return what of it could not be read, and why, "" for nothing. Lines that are no measurement are
     counted and left out, such as one that was cut off when the trainer was killed."""
     content = read_text(path, MOST_METRICS)
-    if content is None:
-        return [], f"there is no {path.name}"
-    if isinstance(content, Unread):
-        return [], f"{path.name} cannot be read: {content.reason}"
+    if not isinstance(content, str):
+        return [], f"{path.name} cannot be read"
     lines, rows, decoder = content.splitlines(), list[Line](), Decoder(Line)
     for line in lines:
         with suppress(ValueError):

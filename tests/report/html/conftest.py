@@ -14,7 +14,7 @@ from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.context.coverage import Coverage
 from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.step import Command
-from splatfix.report.html.certificate import certificate_page
+from splatfix.report.certificate import certificate_page
 from tests.certify.conftest import RESULT, record_of
 from tests.report.test_certificate import certificate, document
 
