@@ -50,7 +50,7 @@ class NotMeasured(Exception):
 
 
 def check(name: str, kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
-    """Return the first result that failed, with what was compared, or else the one that is closest to what is allowed.
+    """Return the first result that failed, with what was compared, or else the one whose values are closest to what is allowed.
 
     ``plain``: it is held to the contract of our plain PyTorch.
     """

@@ -83,8 +83,11 @@ class Pinhole(NamedTuple):
 
     def double(self) -> Pinhole:
         """Return the same camera in float64."""
-        tensors = {name: value for name, value in self._asdict().items() if isinstance(value, Tensor)}
-        return self._replace(**{name: value.double() for name, value in tensors.items()})
+        values: Dict[str, Any] = self._asdict()
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                values[name] = value.double()
+        return Pinhole(**values)
 
 
 def splats_at(
