@@ -87,12 +87,10 @@ class Monitor:
             return
         now = torch.stack(known).any(dim=0)
         # New rows stand for other Gaussians than the old ones: the gathering starts again.
-        if self._reached is not None and len(self._reached) == len(now):
-            self._reached = now | self._reached
-            self._reached_steps += 1
-        else:
-            self._reached = now
-            self._reached_steps = 1
+        if self._reached is None or len(self._reached) != len(now):
+            self._reached, self._reached_steps = torch.zeros_like(now), 0
+        self._reached = now | self._reached
+        self._reached_steps += 1
 
     def reached(self) -> Reached:
         """Return the share of the Gaussians that a gradient reached in the last steps, in which their number stood."""
