@@ -8,7 +8,7 @@ would cost it up to 10 dB. What the hooks do to the Gaussians is in `ops`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Tuple, Union
+from typing import Dict, Tuple, Type, Union
 
 import torch
 from torch import Tensor
@@ -32,11 +32,19 @@ class DensifyEvent:
     opacity_reset: bool = False
 
 
-class Strategy:
-    """What all strategies share.
+class DefaultStrategy:
+    """The paper's adaptive density control (Kerbl et al. 2023, section 5), of which the other strategies change some.
 
-    `state` holds tensors [P] that are kept in step with the Gaussians and are part of a checkpoint. Random numbers
-    come from `generator`, on the CPU, so that a run repeats on any device. `extent` is the scene's, in world units.
+    - A high average gradient of the position on screen means missing detail: small Gaussians are cloned, large ones split.
+    - Nearly transparent Gaussians are pruned.
+    - From time to time all opacities are reset; what the images do not need stays transparent and is pruned.
+    - After the first reset, Gaussians too large in the world are pruned as well. (Not those too large on screen: in the
+      reference that test never acts, because the radii are zeroed just before it, and gsplat has it off; in every run
+      compared it cost SSIM.)
+
+    `state` holds tensors [P] that are kept in step with the Gaussians and are part of a checkpoint: `grad2d`, the sum of gradient
+    norms in NDC units; `count`, the views in that sum; `radii`, the largest radius on screen in pixels. Random numbers come from
+    `generator`, on the CPU, so that a run repeats on any device. `extent` is the scene's, in world units.
     """
 
     def __init__(
@@ -52,14 +60,6 @@ class Strategy:
         """A scalar to add to the loss."""
         return 0.0
 
-    def learn(self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float) -> None:
-        """Learn from the view of this iteration. Iterations count from 1; `xyz_lr` is the learning rate of positions."""
-        raise NotImplementedError
-
-    def refine(self, iteration: int, model: Gaussians) -> DensifyEvent:
-        """Add and remove Gaussians where the schedule says so, once this iteration is complete."""
-        raise NotImplementedError
-
     def is_due(self, iteration: int) -> bool:
         """Tell whether Gaussians are added and removed after this iteration."""
         config = self.config
@@ -72,23 +72,11 @@ class Strategy:
         every = self.config.refine_every
         return (self.config.refine_stop_iter - 1) // every * every
 
-
-class DefaultStrategy(Strategy):
-    """The paper's adaptive density control (Kerbl et al. 2023, section 5).
-
-    - A high average gradient of the position on screen means missing detail: small Gaussians are cloned, large ones split.
-    - Nearly transparent Gaussians are pruned.
-    - From time to time all opacities are reset; what the images do not need stays transparent and is pruned.
-    - After the first reset, Gaussians too large in the world are pruned as well. (Not those too large on screen: in the
-      reference that test never acts, because the radii are zeroed just before it, and gsplat has it off; in every run
-      compared it cost SSIM.)
-
-    State: `grad2d`, the sum of gradient norms in NDC units; `count`, the views in that sum; `radii`, the largest
-    radius on screen in pixels.
-    """
-
     def learn(self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float) -> None:
-        """Add a view's gradients and radii to the state, for the Gaussians that it shows."""
+        """Add the gradients and radii of this iteration's view to the state, for the Gaussians that it shows.
+
+        Iterations count from 1; `xyz_lr` is the learning rate of positions.
+        """
         if not self.state:
             self._clear(model)
         grad2d = output.grad2d()
@@ -102,7 +90,7 @@ class DefaultStrategy(Strategy):
         )
 
     def refine(self, iteration: int, model: Gaussians) -> DensifyEvent:
-        """Grow and prune on schedule; reset opacity on its own schedule, but never after the last refinement."""
+        """Grow and prune on schedule, once this iteration is complete; reset opacity on its own, never after the last refinement."""
         config, cloned, split, pruned = self.config, 0, 0, 0
         if self.is_due(iteration):
             cloned, split = self._grow(iteration, model)
@@ -182,7 +170,7 @@ class BudgetStrategy(DefaultStrategy):
         return torch.where(grad2d >= self.config.grow_grad2d, score, torch.zeros_like(score))
 
 
-class McmcStrategy(Strategy):
+class McmcStrategy(DefaultStrategy):
     """3DGS as Markov chain Monte Carlo (Kheradmand et al. 2024). No state beside the parameters.
 
     - Dead Gaussians (nearly transparent) are relocated onto live ones, drawn in proportion to opacity.
@@ -210,11 +198,8 @@ class McmcStrategy(Strategy):
         return DensifyEvent(cloned=added, pruned=relocated)
 
 
-STRATEGIES = {"default": DefaultStrategy, "mcmc": McmcStrategy, "budget": BudgetStrategy}
-
-
-def make_strategy(
-    name: str, config: DensifyConfig, extent: float, initial_count: int, generator: torch.Generator
-) -> Strategy:
-    """The strategy of that name, one of STRATEGIES."""
-    return STRATEGIES[name](config, extent, initial_count, generator)
+STRATEGIES: Dict[str, Type[DefaultStrategy]] = {
+    "default": DefaultStrategy,
+    "mcmc": McmcStrategy,
+    "budget": BudgetStrategy,
+}
