@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from smoke_trainer.backends import to_device
-from smoke_trainer.densify.strategies import DensifyEvent
+from smoke_trainer.densify import DensifyEvent
 from smoke_trainer.errors import CPU_HINT, TrainingFailed, UsageError
 from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from

@@ -20,7 +20,7 @@ from smoke_trainer.config import TrainConfig, fitted_to_views
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
-from smoke_trainer.densify.strategies import STRATEGIES, DefaultStrategy
+from smoke_trainer.densify import STRATEGIES, DefaultStrategy
 from smoke_trainer.errors import CPU_HINT, CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
 from smoke_trainer.metrics import QualityMean, photometric_loss

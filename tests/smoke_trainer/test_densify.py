@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from smoke_trainer import densify as ops
 from smoke_trainer.config import DensifyConfig, LearningRates
-from smoke_trainer.densify import ops
-from smoke_trainer.densify.ops import inject_noise
-from smoke_trainer.densify.strategies import STRATEGIES, DensifyEvent
+from smoke_trainer.densify import STRATEGIES, DensifyEvent, inject_noise
 from smoke_trainer.model import GROUPS, Gaussians, logit
 from smoke_trainer.renderers import RenderOutput
 

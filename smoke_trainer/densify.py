@@ -1,25 +1,39 @@
-"""When to add and remove Gaussians: the paper's adaptive density control, a fixed budget, and MCMC.
+"""When to add and remove Gaussians: the paper's adaptive density control, a fixed budget, and MCMC; and how.
 
 The training loop calls two hooks: `learn` after the optimizer's step, and `refine` before the next iteration. So what is
 evaluated, saved or written after an iteration has not been refined by it, as in the reference: clones and a reset of opacity
-would cost it up to 10 dB. What the hooks do to the Gaussians is in `ops`.
+would cost it up to 10 dB.
+
+Behind the strategies are the verbs: each changes parameters, Adam's moments and the strategy's state together. `model` holds one
+parameter tensor per group with one row per Gaussian, `state` a dict of tensors [P] that a strategy keeps beside them. A mask is
+a boolean tensor [P].
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Tuple, Type, Union
+from typing import Any, Dict, Sequence, Tuple, Type, Union
 
 import torch
 from torch import Tensor
 
+from smoke_trainer.backends import to_device
 from smoke_trainer.config import DensifyConfig
-from smoke_trainer.densify import ops
-from smoke_trainer.model import Gaussians
+from smoke_trainer.model import GROUPS, Gaussians, logit
 from smoke_trainer.renderers import RenderOutput
+from splatfix.kernels import projection
+from splatfix.kernels.helpers import binomial_table, compute_relocation
 
 BUDGET_FACTOR_BELOW = 100.0  # a smaller budget multiplies the initial count
 MCMC_GROWTH = 1.05  # the count grows by this factor each time
+State = Dict[str, Tensor]
+MOMENTS = ("exp_avg", "exp_avg_sq")
+SPLIT_INTO = 2
+SPLIT_SHRINK = 0.8 * SPLIT_INTO  # the scales of a split Gaussian are divided by this, as in the reference
+RESET_OPACITY = 0.01
+MAX_RATIO = 51  # copies at one position that `compute_relocation` distinguishes, as in the reference
+ALL, NONE = slice(None), slice(0)
+NOISE_STEEPNESS, NOISE_CENTER = 100.0, 0.995
 
 
 @dataclass(frozen=True)
@@ -90,22 +104,22 @@ class DefaultStrategy:
         )
 
     def refine(self, iteration: int, model: Gaussians) -> DensifyEvent:
-        """Grow and prune on schedule, once this iteration is complete; reset opacity on its own, never after the last refinement."""
-        config, cloned, split, pruned = self.config, 0, 0, 0
+        """Grow and prune on schedule, once this iteration is complete; reset opacity on its own, never after the last growth."""
+        config, grown, pruned = self.config, (0, 0), 0
         if self.is_due(iteration):
-            cloned, split = self._grow(iteration, model)
+            grown = self._grow(iteration, model)
             useless = model.opacities().detach()[:, 0] < config.min_opacity
             if iteration > config.reset_every:
                 useless |= model.scales().detach().amax(dim=1) > config.max_scale3d * self.extent
-            pruned = ops.remove(model, self.state, useless)
+            pruned = remove(model, self.state, useless)
             self._clear(model)
         due = iteration % config.reset_every == 0 or (
             config.reset_at_start and iteration == config.refine_start_iter
         )
         reset = due and 0 < iteration < min(config.reset_stop_iter, self.last_refinement)
         if reset:
-            ops.reset_opacity(model)
-        return DensifyEvent(cloned, split, pruned, reset)
+            reset_opacity(model)
+        return DensifyEvent(*grown, pruned, reset)
 
     def average_grad2d(self) -> Tensor:
         """Mean gradient norm [P] over the views that showed each Gaussian; 0 where none did."""
@@ -120,10 +134,10 @@ class DefaultStrategy:
         sizes = model.scales().detach().amax(dim=1)
         mask = mask & (sizes <= sizes.median().clamp_min(self.config.grow_below3d * self.extent))
         large = sizes > self.config.grow_scale3d * self.extent
-        cloned = ops.clone(model, self.state, mask & ~large)
+        cloned = clone(model, self.state, mask & ~large)
         # Clones stand at the end and are not split in the same step.
         to_split = torch.cat([mask & large, mask.new_zeros(cloned)])
-        return cloned, ops.split(model, self.state, to_split, self.generator)
+        return cloned, split(model, self.state, to_split, self.generator)
 
     def _clear(self, model: Gaussians) -> None:
         for key in ("grad2d", "count", "radii"):
@@ -186,15 +200,15 @@ class McmcStrategy(DefaultStrategy):
         return config.opacity_reg * model.opacities().mean() + config.scale_reg * model.scales().mean()
 
     def learn(self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float) -> None:
-        ops.inject_noise(model, self.config.noise_lr * xyz_lr, self.generator)
+        inject_noise(model, self.config.noise_lr * xyz_lr, self.generator)
 
     def refine(self, iteration: int, model: Gaussians) -> DensifyEvent:
         config, added, relocated = self.config, 0, 0
         if self.is_due(iteration):
             dead = model.opacities().detach()[:, 0] <= config.min_opacity
-            relocated = ops.relocate(model, dead, config.min_opacity, self.generator)
+            relocated = relocate(model, dead, config.min_opacity, self.generator)
             count = min(config.cap_max, int(MCMC_GROWTH * len(model))) - len(model)
-            added = ops.sample_add(model, self.state, count, config.min_opacity, self.generator)
+            added = sample_add(model, self.state, count, config.min_opacity, self.generator)
         return DensifyEvent(cloned=added, pruned=relocated)
 
 
@@ -203,3 +217,146 @@ STRATEGIES: Dict[str, Type[DefaultStrategy]] = {
     "mcmc": McmcStrategy,
     "budget": BudgetStrategy,
 }
+
+
+def keep_and_add(model: Gaussians, state: State, kept: Any, added: Dict[str, Tensor]) -> None:
+    """Keep the Gaussians of a mask, and add others by raw parameters per group; their moments and state start at zero."""
+    count = len(added["xyz"])
+
+    def fill(rows: Tensor) -> Tensor:
+        return torch.cat([rows[kept], rows.new_zeros((count, *rows.shape[1:]))])
+
+    for group in model.optimizer.param_groups:
+        name, old = group["name"], group["params"][0]
+        new = torch.cat([old.detach()[kept], added[name]]).requires_grad_(True)
+        moments = model.optimizer.state.pop(old, None)
+        if moments:
+            moments.update({key: fill(moments[key]) for key in MOMENTS})
+            model.optimizer.state[new] = moments
+        group["params"][0] = new
+        model.params[name] = new
+    for key, rows in state.items():
+        state[key] = fill(rows)
+
+
+def rows_of(model: Gaussians, rows: Any) -> Dict[str, Tensor]:
+    """The raw parameters of some Gaussians, by a mask, indices or a slice."""
+    return {name: model.params[name].detach()[rows] for name in GROUPS}
+
+
+def remove(model: Gaussians, state: State, mask: Tensor) -> int:
+    """Remove the Gaussians of a mask; returns how many."""
+    removed = int(mask.sum())
+    if removed:
+        keep_and_add(model, state, ~mask, rows_of(model, NONE))
+    return removed
+
+
+def clone(model: Gaussians, state: State, mask: Tensor) -> int:
+    """Add a copy of every Gaussian of a mask; returns how many."""
+    count = int(mask.sum())
+    if count:
+        keep_and_add(model, state, ALL, rows_of(model, mask))
+    return count
+
+
+def split(model: Gaussians, state: State, mask: Tensor, generator: torch.Generator) -> int:
+    """Replace every Gaussian of a mask by two smaller ones drawn from its own distribution; returns how many."""
+    count = int(mask.sum())
+    if count:
+        chosen = rows_of(model, mask)
+        halves = {name: rows.repeat(SPLIT_INTO, *([1] * (rows.dim() - 1))) for name, rows in chosen.items()}
+        offsets = sample_offsets(halves["scaling"].exp(), halves["rotation"], generator)
+        halves["xyz"] = halves["xyz"] + offsets
+        halves["scaling"] = halves["scaling"] - torch.log(torch.tensor(SPLIT_SHRINK)).item()
+        keep_and_add(model, state, ~mask, halves)
+    return count
+
+
+def reset_opacity(model: Gaussians) -> None:
+    """Lower all opacities to RESET_OPACITY at most, and clear their moments."""
+    parameter = model.params["opacity"]
+    with torch.no_grad():
+        parameter.copy_(logit(torch.clamp(model.opacities().detach(), max=RESET_OPACITY)))
+    _clear_moments(model, ("opacity",))
+
+
+def relocate(model: Gaussians, dead: Tensor, min_opacity: float, generator: torch.Generator) -> int:
+    """MCMC: move the Gaussians of the mask `dead` onto live ones, drawn in proportion to opacity; returns how many."""
+    count = int(dead.sum())
+    if count == 0 or count == len(model):
+        return 0
+    sources = _draw_to_share(model, torch.nonzero(~dead)[:, 0], count, min_opacity, generator)
+    with torch.no_grad():
+        for name, rows in rows_of(model, sources).items():
+            model.params[name][dead] = rows
+    return count
+
+
+def sample_add(
+    model: Gaussians, state: State, count: int, min_opacity: float, generator: torch.Generator
+) -> int:
+    """MCMC: add `count` Gaussians at the positions of existing ones, drawn in proportion to opacity; returns how many."""
+    if count <= 0:
+        return 0
+    everyone = torch.arange(len(model), device=model.device)
+    sources = _draw_to_share(model, everyone, count, min_opacity, generator)
+    keep_and_add(model, state, ALL, rows_of(model, sources))
+    return count
+
+
+def _draw_to_share(
+    model: Gaussians, candidates: Tensor, count: int, min_opacity: float, generator: torch.Generator
+) -> Tensor:
+    """Draw Gaussians whose positions others will share: indices [count], with replacement, in proportion to opacity.
+
+    Their opacity and scale are corrected for how many there will be, so that the image stays the same; moments start anew.
+    """
+    weights = model.opacities().detach()[candidates, 0]
+    picks = torch.multinomial(weights.cpu(), count, replacement=True, generator=generator)
+    sources = candidates[picks.to(weights.device)]
+    ratio = torch.bincount(sources, minlength=len(model))[sources] + 1
+    opacity, scales = compute_relocation(
+        model.opacities().detach()[sources],
+        model.scales().detach()[sources],
+        ratio.clamp(max=MAX_RATIO),
+        binomial_table(MAX_RATIO, sources.device),
+        MAX_RATIO,
+    )
+    opacity = opacity.clamp(min_opacity, 1.0 - torch.finfo(torch.float32).eps)
+    with torch.no_grad():
+        model.params["opacity"][sources] = logit(opacity)
+        model.params["scaling"][sources] = torch.log(scales)
+    _clear_moments(model, GROUPS, sources)
+    return sources
+
+
+def inject_noise(model: Gaussians, strength: float, generator: torch.Generator) -> None:
+    """MCMC: move positions by covariance times normal noise, weighted by sigmoid(100 ((1 - opacity) - 0.995))."""
+    weight = torch.sigmoid(NOISE_STEEPNESS * ((1.0 - model.opacities().detach()) - NOISE_CENTER))
+    rotation = rotation_matrices(model.params["rotation"].detach())
+    axes = rotation * model.scales().detach()[:, None, :]
+    normal = to_device(torch.randn(len(model), 3, generator=generator), model.device)
+    step = torch.einsum("nij,nkj,nk->ni", axes, axes, normal * weight)
+    with torch.no_grad():
+        model.params["xyz"] += strength * step
+
+
+def sample_offsets(scales: Tensor, rotations: Tensor, generator: torch.Generator) -> Tensor:
+    """One displacement [N, 3] drawn from each Gaussian (scales [N, 3], quaternions [N, 4])."""
+    normal = torch.randn(scales.shape, generator=generator).to(scales.device)
+    return torch.einsum("nij,nj->ni", rotation_matrices(rotations), normal * scales)
+
+
+def rotation_matrices(quaternions: Tensor) -> Tensor:
+    """Rotations [N, 3, 3] of quaternions (w, x, y, z) [N, 4], which are normalised first."""
+    unit = torch.nn.functional.normalize(quaternions, dim=1)
+    return projection.rotation_matrices(unit.t()).permute(2, 0, 1).contiguous()
+
+
+def _clear_moments(model: Gaussians, groups: Sequence[str], rows: Any = slice(None)) -> None:
+    for name in groups:
+        moments = model.optimizer.state.get(model.params[name])
+        if moments:
+            for key in MOMENTS:
+                moments[key][rows] = 0.0
