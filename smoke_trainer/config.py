@@ -164,16 +164,8 @@ def scaled_to(config: TrainConfig) -> TrainConfig:
         max_scale3d=max_scale3d,
     )
     factor = min(8.0, math.sqrt(SHORT_RUN / total))
-    lrs = replace(
-        config.lrs,
-        xyz_init=config.lrs.xyz_init * factor,
-        xyz_final=config.lrs.xyz_final * factor,
-        f_dc=config.lrs.f_dc * factor,
-        f_rest=config.lrs.f_rest * factor,
-        opacity=min(0.05, config.lrs.opacity * factor),
-        scaling=config.lrs.scaling * min(4.0, factor),
-        rotation=config.lrs.rotation * factor,
-    )
+    lrs = LearningRates(*(each * factor for each in astuple(config.lrs)))
+    lrs = replace(lrs, opacity=min(0.05, lrs.opacity), scaling=config.lrs.scaling * min(4.0, factor))
     interval = max(1, iterations(config.sh_degree_interval, total // (2 * max(1, config.sh_degree))))
     return replace(config, densify=densify, lrs=lrs, sh_degree_interval=interval)
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from smoke_trainer.backends import to_device
-from smoke_trainer.densify.strategies import DensifyEvent
+from smoke_trainer.densify import DensifyEvent
 from smoke_trainer.errors import CPU_HINT, TrainingFailed, UsageError
 from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
@@ -87,12 +87,10 @@ class Monitor:
             return
         now = torch.stack(known).any(dim=0)
         # New rows stand for other Gaussians than the old ones: the gathering starts again.
-        if self._reached is not None and len(self._reached) == len(now):
-            self._reached = now | self._reached
-            self._reached_steps += 1
-        else:
-            self._reached = now
-            self._reached_steps = 1
+        if self._reached is None or len(self._reached) != len(now):
+            self._reached, self._reached_steps = torch.zeros_like(now), 0
+        self._reached = now | self._reached
+        self._reached_steps += 1
 
     def reached(self) -> Reached:
         """Return the share of the Gaussians that a gradient reached in the last steps, in which their number stood."""

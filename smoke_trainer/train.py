@@ -20,7 +20,7 @@ from smoke_trainer.config import TrainConfig, fitted_to_views
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
-from smoke_trainer.densify.strategies import Strategy, make_strategy
+from smoke_trainer.densify import STRATEGIES, DefaultStrategy
 from smoke_trainer.errors import CPU_HINT, CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
 from smoke_trainer.metrics import QualityMean, photometric_loss
@@ -43,7 +43,7 @@ class Run:
     renderer: Renderer
     ssim: Kernel
     knn: Kernel
-    strategy: Strategy
+    strategy: DefaultStrategy
     monitor: Monitor
     iteration: int = 0  # the last one that is complete
     resumed_at: int = 0  # iterations of an earlier run
@@ -155,7 +155,7 @@ def prepare(config: TrainConfig) -> Run:
     config = fitted_to_views(config, len(scene.train))
     model = gaussians_from_points(scene.points, config, knn, device)
     generator = torch.Generator().manual_seed(config.seed)
-    strategy = make_strategy(config.strategy, config.densify, scene.extent, len(model), generator)
+    strategy = STRATEGIES[config.strategy](config.densify, scene.extent, len(model), generator)
     config.out.mkdir(parents=True, exist_ok=True)
     run = Run(
         config=config,

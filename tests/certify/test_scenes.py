@@ -74,7 +74,7 @@ def broken_json(scene: Path) -> None:
 DAMAGES = {
     one_photo: ("courtyard", "usable images are 0 to train on"),
     cut_cameras: ("courtyard", "cameras.bin ends too early"),
-    broken_json: ("figurine", "transforms_train.json is not JSON"),
+    broken_json: ("figurine", "transforms_train.json is no JSON"),
 }
 
 

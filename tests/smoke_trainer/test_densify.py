@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from smoke_trainer import densify as ops
 from smoke_trainer.config import DensifyConfig, LearningRates
-from smoke_trainer.densify import ops
-from smoke_trainer.densify.ops import inject_noise
-from smoke_trainer.densify.strategies import DensifyEvent, make_strategy
+from smoke_trainer.densify import STRATEGIES, DensifyEvent, inject_noise
 from smoke_trainer.model import GROUPS, Gaussians, logit
 from smoke_trainer.renderers import RenderOutput
 
@@ -37,7 +36,7 @@ def model_of(count: int = 6, scale: float = 0.001, opacity: float = 0.5, seed: i
 
 def strategy_of(name: str, count: int = 6, **changes: Any) -> Any:
     config = dataclasses.replace(CONFIG, **changes)
-    return make_strategy(name, config, 1.0, count, torch.Generator().manual_seed(0))
+    return STRATEGIES[name](config, 1.0, count, torch.Generator().manual_seed(0))
 
 
 def output_of(gradients: Sequence[float], radii: Sequence[int] | None = None) -> RenderOutput:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from smoke_trainer import train as training
 from smoke_trainer.backends import check_device
-from smoke_trainer.densify.strategies import DensifyEvent
+from smoke_trainer.densify import DensifyEvent
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.renderers import RenderOutput
 from smoke_trainer.report import hardware

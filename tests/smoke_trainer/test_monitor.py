@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from smoke_trainer import progress
-from smoke_trainer.densify.strategies import DensifyEvent
+from smoke_trainer.densify import DensifyEvent
 from smoke_trainer.metrics import Loss
 from smoke_trainer.monitor import Monitor
 from smoke_trainer.progress import State, show_progress, words

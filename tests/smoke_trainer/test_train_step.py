@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from smoke_trainer import report
-from smoke_trainer.densify.strategies import DensifyEvent
+from smoke_trainer.densify import DensifyEvent
 from smoke_trainer.metrics import Loss
 from smoke_trainer.model import xyz_lr_at
 from smoke_trainer.record import GroupUpdates

@@ -1,1 +1,0 @@
-"""Densification: strategies decide when Gaussians are added and removed, operations change them."""
