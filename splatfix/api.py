@@ -9,8 +9,8 @@
         print(problem.code, problem.summary)
 
 Nothing here changes a machine. In a notebook a result shows itself, ``print`` writes what the command prints, ``document()``
-is the JSON of ``--json``, and ``exit_code`` that of the command. What cannot be done raises :class:`SplatfixError`, which says
-what to do.
+is the JSON of ``--json``, and ``exit_code`` that of the command; what its document has (``content``) it has too. What cannot be
+done raises :class:`SplatfixError`, which says what to do.
 
 These functions and their results' fields keep their meaning within a major version; all else in this package may change.
 """
@@ -30,10 +30,11 @@ from splatfix.core.errors import usage_error
 from splatfix.core.step import say
 
 if TYPE_CHECKING:
-    from splatfix.app.diagnose import Diagnosis
-    from splatfix.app.explain import Explained
-    from splatfix.app.install import Planned
-    from splatfix.app.report import Shown
+    from splatfix.app.result import Result
+    from splatfix.report.certificate import StoredDocument
+    from splatfix.report.diagnosis import DiagnosisDocument
+    from splatfix.report.explanation import ExplanationDocument
+    from splatfix.report.installation import InstallDocument
 
 __all__ = ["SplatfixError", "diagnose", "explain", "plan", "report"]
 
@@ -44,7 +45,7 @@ def diagnose(
     targets: Sequence[str] = (),
     repo: str | PathLike[str] | None = None,
     facts: str | PathLike[str] | None = None,
-) -> Diagnosis:
+) -> Result[DiagnosisDocument]:
     """What is wrong with this machine and one Python environment, and how to fix it.
 
     Args:
@@ -75,7 +76,7 @@ def plan(
     backend: str = "native",
     python: str | None = None,
     facts: str | PathLike[str] | None = None,
-) -> Planned:
+) -> Result[InstallDocument]:
     """What ``splatfix install`` would do for these sources, step by step, and every option of the machine.
 
     Args:
@@ -102,7 +103,7 @@ def plan(
 
 def explain(
     log: str | PathLike[str], *, python: str | None = None, facts: str | PathLike[str] | None = None
-) -> Explained:
+) -> Result[ExplanationDocument]:
     """The cause of a failed build or training, by its log.
 
     Args:
@@ -123,7 +124,7 @@ def explain(
     return run(ExplainRequest(log=file, facts_file=_optional(facts), python=python))
 
 
-def report(path: str | PathLike[str]) -> Shown:
+def report(path: str | PathLike[str]) -> Result[StoredDocument]:
     """A certificate that ``splatfix certify`` wrote.
 
     Args:

@@ -21,7 +21,7 @@ from splatfix.facts.checkout import has_build_file, read_identity, read_source, 
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
-from splatfix.model.option import NO_SOURCES, Options
+from splatfix.model.option import NO_SOURCES
 from splatfix.plan import Case, advised_options, has_stack_files, summarise
 from splatfix.plan.checkout import absolute
 from splatfix.report.diagnosis import CheckDocument, CheckPage, CheckRow, ChecksDocument, DiagnosisDocument
@@ -46,29 +46,7 @@ class DiagnoseRequest(Struct, frozen=True):
     skip: tuple[str, ...] = ()
 
 
-class Diagnosis(Result[DiagnosisDocument], frozen=True):
-    """What is wrong with a machine and one environment."""
-
-    @property
-    def facts(self) -> Facts:
-        return self.content.facts
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Those of every check that ran, also of those that passed."""
-        return self.content.findings
-
-    @property
-    def options(self) -> Options | None:
-        """What would make it right, the least invasive first; None where nothing failed."""
-        return self.content.options
-
-    @property
-    def problems(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.status == "fail")
-
-
-def diagnose(request: DiagnoseRequest) -> Diagnosis:
+def diagnose(request: DiagnoseRequest) -> Result[DiagnosisDocument]:
     """Run the checks on the facts of a machine.
 
     Raises:
@@ -131,7 +109,7 @@ def diagnose(request: DiagnoseRequest) -> Diagnosis:
         not_examined=not_examined,
         unused_gpus=context.left_aside,
     )
-    return Diagnosis("diagnose", document, exit_code_of(findings))
+    return Result("diagnose", document, exit_code_of(findings))
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:

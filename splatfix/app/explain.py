@@ -55,16 +55,7 @@ class ExplainRequest(Struct, frozen=True):
     """The log itself, where it is no file."""
 
 
-class Explained(Result[ExplanationDocument], frozen=True):
-    """Why something failed."""
-
-    @property
-    def causes(self) -> tuple[FailureCause, ...]:
-        """The likeliest first; () where none is recognised."""
-        return self.content.causes
-
-
-def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
+def explain(request: ExplainRequest, *, as_json: bool = False) -> Result[ExplanationDocument]:
     """Name the cause; exit code 0 where one is recognised, 3 where none is. A command that was run keeps its own.
 
     Raises:
@@ -81,7 +72,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
         with tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY) as copy:
             exit_code = run_and_copy(request.command, copy, quiet=as_json)
             if exit_code == 0:
-                return Explained("explain", ExplanationDocument(facts=facts_from, command_exit_code=0))
+                return Result("explain", ExplanationDocument(facts=facts_from, command_exit_code=0))
             if facts is None:
                 facts, facts_from = _facts_of_command(request.command)
             copy.seek(0)
@@ -100,7 +91,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
     document = replace(document, collect=collect, facts=facts_from, command_exit_code=exit_code)
     if exit_code is None:
         exit_code = Exit.OK if explanation.recognised else Exit.UNDETERMINED
-    return Explained("explain", document, exit_code)
+    return Result("explain", document, exit_code)
 
 
 def list_classes(name: str = "") -> Result[ExplanationDocument]:

@@ -30,7 +30,7 @@ from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Facts
 from splatfix.model.inquiry import Inquiry
 from splatfix.model.steps import WITHOUT_COMPILER, BuildWheel
-from splatfix.plan import NO_SOURCES, Case, Options, Plan, Ranking, has_stack_files, summarise
+from splatfix.plan import NO_SOURCES, Case, Plan, Ranking, has_stack_files, summarise
 from splatfix.plan import Request as Request  # built by the command line
 from splatfix.plan.checkout import NoExtension, absolute, many_things
 from splatfix.plan.rank import best, rank, rank_request
@@ -73,20 +73,6 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
         return self.install.sources or (".",)
 
 
-class Planned(Result[InstallDocument], frozen=True):
-    """What would be installed, and which options there are; nothing was changed."""
-
-    @property
-    def plan(self) -> Plan | None:
-        """The installation of the sources; None where none were named or they cannot be installed as they are."""
-        return self.content.plan
-
-    @property
-    def options(self) -> Options | None:
-        """All options of the machine, ranked; None where only the plan was asked for."""
-        return self.content.options
-
-
 def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result[InstallDocument]:
     """Build, install, verify the kernels on the GPU where there is one, and undo it all if they compute wrongly.
 
@@ -99,7 +85,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result[I
     case, wheels = _prepare(request, fetch=request.fetch_submodules)
     plan = require(planned(case, named=request.is_named))
     if not plan.steps:  # what is installed serves already, and says why
-        return Planned("install", InstallDocument(plan=plan))
+        return Result("install", InstallDocument(plan=plan))
     require_downloads(plan)
     return carried_out(plan, case.context.facts, request, confirm, wheels)
 
@@ -158,13 +144,13 @@ def carried_out(
     return Result("install", document)
 
 
-def plan(request: InstallRequest) -> Planned:
+def plan(request: InstallRequest) -> Result[InstallDocument]:
     """Plan and change nothing (``--dry-run``). Submodules to be fetched are named, not fetched, beside every option."""
     if request.why or _to_fetch(request):
         return explain(request)
     plan = require(planned(_prepare(request)[0], named=request.is_named))
     steps = (install_step(plan),) if plan.steps else ()
-    return Planned("install", InstallDocument(plan=plan, dry_run=True, next_steps=steps))
+    return Result("install", InstallDocument(plan=plan, dry_run=True, next_steps=steps))
 
 
 def repair(
@@ -180,11 +166,11 @@ def repair(
     plan = plan_repair(name, facts)
     if dry_run:
         again = run("splatfix", "install", "--repair", name, "--python", interpreter, text=NO_CHANGE)
-        return Planned("install", InstallDocument(plan=plan, dry_run=True, next_steps=(again,)))
+        return Result("install", InstallDocument(plan=plan, dry_run=True, next_steps=(again,)))
     return carried_out(plan, facts, request, confirm)
 
 
-def explain(request: InstallRequest) -> Planned:
+def explain(request: InstallRequest) -> Result[InstallDocument]:
     """Explain the plan for these sources, and every option of this machine (``--dry-run --why``).
 
     The exit code is that of the plan: 1 where named sources cannot be built as they are, although there are options.
@@ -206,7 +192,7 @@ def explain(request: InstallRequest) -> Planned:
     return _ranked(ranking, case.context.facts if request.ask_setup else None)
 
 
-def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
+def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Result[InstallDocument]:
     """Explain the options of a machine elsewhere (``--facts``); the sources, if any, are here."""
     context = make_context(load(facts_file), Goal(request.install.targets))
     named, sources = request.install.sources, NO_SOURCES
@@ -215,7 +201,7 @@ def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
     return _ranked(Ranking(rank(Case(context=context, sources=sources, keep=request.keep))))
 
 
-def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
+def _ranked(ranking: Ranking, facts: Facts | None = None) -> Result[InstallDocument]:
     """Show a ranking.
 
     Args:
@@ -242,7 +228,7 @@ def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
     document = InstallDocument(
         dry_run=True, plan=plan, options=options, inquiries=tuple(inquiries), next_steps=steps
     )
-    return Planned("install", document, exit_code, problem)
+    return Result("install", document, exit_code, problem)
 
 
 def _prepare(

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from splatfix.app.certify import next_step
 from splatfix.app.result import Result
 from splatfix.app.stored import NAME, read_stored
-from splatfix.certify import Certificate
 from splatfix.certify.baseline import compare, require_alike
 from splatfix.certify.levels import reproduces
 from splatfix.context import make_context
@@ -30,15 +29,7 @@ _DIFFERENCE = {True: Exit.OK, False: Exit.FAILURE, None: Exit.UNDETERMINED}
 _SET_ASIDE = re.compile(r"previous(-\d+)?")
 
 
-class Shown(Result[StoredDocument], frozen=True):
-    """A certificate that was read."""
-
-    @property
-    def certificate(self) -> Certificate:
-        return self.content.certificate
-
-
-def show(path: Path) -> Shown:
+def show(path: Path) -> Result[StoredDocument]:
     """Show a certificate in every form that ``certify`` gives, and as the page of the report folder (``html``)."""
     stored = require(read_stored(path, with_facts=True))
     facts, page = stored.facts, str(stored.path.with_suffix(".html"))
@@ -58,7 +49,7 @@ def show(path: Path) -> Shown:
         issued_by=stored.document["splatfix_version"],
         stored={name: value for name, value in stored.document.items() if name not in ENVELOPE},
     )
-    return Shown("report show", document)
+    return Result("report show", document)
 
 
 def diff(a: Path, b: Path) -> Result[Difference]:

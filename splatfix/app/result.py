@@ -38,6 +38,10 @@ class Result(Struct, Generic[T], frozen=True):
     error: SplatfixError | None = None
     """A problem that ended the command although it has something to show."""
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a field of its document: ``diagnosis.findings``."""
+        return getattr(self.content, name)
+
     def document(self) -> dict[str, Any]:
         """Return the JSON document that ``--json`` prints."""
         return envelope(self.command, self.exit_code, to_json(self.content), self.error)

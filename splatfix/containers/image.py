@@ -117,7 +117,15 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     """
     lane = recipe.lane
     base = lane.base_image
-    base_id = _base_image(engine, base, progress)
+    base_id = image_id(engine, base)
+    if base_id is None:
+        progress(f"pulling base image {base}")
+        try:
+            base_id = str(engine.client.images.pull(base).id)
+        except sdk().errors.APIError as error:
+            raise SplatfixError.of(
+                "containers.docker-base-image-unavailable", name=base, reason=error.explanation or error
+            ) from error
     files = build_context(recipe) | sources_of(recipe, progress)
     # what does not stand in the Dockerfile: the site's packages, which may have a password, and a date
     arguments = {"SOURCE_DATE_EPOCH": str(_source_date()), **recipe.pip.build_args}
@@ -161,19 +169,6 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     if built is None:
         raise SplatfixError.of("containers.docker-build-failed", log=log)
     return Image(tag, built, base, base_id, reused=False)
-
-
-def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:
-    """Return the ID of the base image, pulled where the engine does not have it."""
-    if known := image_id(engine, name):
-        return known
-    progress(f"pulling base image {name}")
-    try:
-        return str(engine.client.images.pull(name).id)
-    except sdk().errors.APIError as error:
-        raise SplatfixError.of(
-            "containers.docker-base-image-unavailable", name=name, reason=error.explanation or error
-        ) from error
 
 
 def image_id(engine: Engine, name: str) -> str | None:

@@ -57,6 +57,11 @@ class DiagnosisDocument(Struct, frozen=True, kw_only=True):
     unused_gpus: Mapping[int, str] = {}
     """Why no program here gets a GPU, by the index of each for which that is so."""
 
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings that failed."""
+        return tuple(item for item in self.findings if item.status is Status.FAIL)
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``diagnose``'s JSON document, commands for the shell of the machine that was diagnosed."""
         windows = self.facts.machine.system == "windows"

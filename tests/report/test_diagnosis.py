@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.app.diagnose import exit_code_of
-from splatfix.app.install import shown as result_of
 from splatfix.core.errors import Exit
 from splatfix.core.step import say, set_variable
 from splatfix.install.outcome import Restored, RevertOutcome
@@ -166,6 +165,3 @@ def test_a_plan_without_steps_says_why_nothing_is_to_do() -> None:
     reasons, kind = (Reason("it serves"),), OptionKind.KEEP
     plan = Plan(kind, kind.title(), steps=(), reasons=reasons, python="p", prefix="/env")
     assert "because it serves" in drawn(show_plan, plan)
-    result = result_of(plan)
-    document = result.document()
-    assert (document["exit_code"], document["plan"]["kind"], document["outcome"]) == (0, "keep", None)
