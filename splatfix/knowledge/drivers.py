@@ -106,16 +106,12 @@ def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
     """Whether a driver of this CUDA level can translate PTX of this version. False means error 222; None: not known."""
     if driver_cuda_level is None:
         return None
-    exact = ptx_isa_of_cuda(driver_cuda_level)
-    if exact is not None:
-        return ptx_isa <= exact
-    older = [ptx for cuda, ptx in _ptx().items() if cuda < driver_cuda_level]
-    newer = [ptx for cuda, ptx in _ptx().items() if cuda > driver_cuda_level]
-    if older and ptx_isa <= max(older):
+    # what older levels read it reads too, and no more than newer ones
+    least = max((ptx for cuda, ptx in _ptx().items() if cuda <= driver_cuda_level), default=None)
+    most = min((ptx for cuda, ptx in _ptx().items() if cuda >= driver_cuda_level), default=None)
+    if least and ptx_isa <= least:
         return True
-    if newer and ptx_isa > min(newer):
-        return False
-    return None
+    return False if most and ptx_isa > most else None
 
 
 def gpu_driver_floor(arch: Arch) -> Version | None:
