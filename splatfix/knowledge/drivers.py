@@ -117,9 +117,7 @@ def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
 def gpu_driver_floor(arch: Arch) -> Version | None:
     """The oldest Linux driver that knows this GPU, or None when no source names one."""
     row = table("drivers")["gpu_floors"].get(str(arch.number))
-    if row is None:
-        return None
-    return parse_version(row["linux"])
+    return None if row is None else parse_version(row["linux"])
 
 
 def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:
