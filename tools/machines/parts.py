@@ -149,8 +149,9 @@ class Parts:
             slash = "\\"
         elif system == "darwin":
             self.suffix, platform = f".cpython-{tag}-darwin.so", "macosx-11.0-arm64"
-        said = {"executable": executable, "version": version, "suffix": self.suffix, "platform": platform}
-        said |= {"prefix": prefix, "base": prefix if kind == "conda" else base, "conda": kind == "conda"}
+        said: dict[str, object] = {"executable": executable, "version": version, "conda": kind == "conda"}
+        said |= {"suffix": self.suffix, "platform": platform, "prefix": prefix}
+        said["base"] = prefix if kind == "conda" else base
         quoted = {name: json.dumps(value) for name, value in (*said.items(), ("site", self.site))}
         self.add("probe", python=executable, **quoted)
         self.raw["machine"].update(python=executable, own_python=executable)
