@@ -191,12 +191,10 @@ def write_row(record: Path, key: str, label: str, commit: str, how: str, row: di
     """Put an attempt into the record, beside the other attempts at the same source."""
     content = json.loads(record.read_text(encoding="utf-8"))
     rows: list[dict[str, Any]] = content.setdefault(key, [])
-    mine: dict[str, Any] = {"source": label, "commit": commit}
-    for other in rows:
-        if (other["source"], other["commit"]) == (label, commit):
-            mine = other
-    if mine not in rows:
-        rows.append(mine)
+    known = (other for other in rows if (other["source"], other["commit"]) == (label, commit))
+    mine: dict[str, Any] | None = next(known, None)
+    if mine is None:
+        rows.append(mine := {"source": label, "commit": commit})
     mine[how] = {"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), **row}
     write_text(record, f"{json.dumps(content, indent=1)}\n")
 

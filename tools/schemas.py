@@ -187,7 +187,8 @@ def schemas() -> dict[str, Schema]:
     error, *contents = schemas
     made = {}
     for command, content in documents.items():
-        made[_file(command)] = _document(command, error, {name: contents.pop(0) for name in content})
+        name = f"{command.replace(' ', '-')}.json"
+        made[name] = _document(name, command, error, {field: contents.pop(0) for field in content})
     # those of msgspec are Python's, which other validators read otherwise
     text = json.dumps(definitions)
     definitions = json.loads(text, object_hook=_without_pattern)
@@ -215,7 +216,7 @@ def _own_form(kind: type) -> Schema:
     raise NotImplementedError
 
 
-def _document(command: str, error: Schema, content: Mapping[str, Schema]) -> Schema:
+def _document(name: str, command: str, error: Schema, content: Mapping[str, Schema]) -> Schema:
     exits: Schema = {"enum": list(map(int, Exit))}
     if command in ("monitor", "explain"):  # that of the command that was run
         exits = {"type": "integer"}
@@ -228,7 +229,7 @@ def _document(command: str, error: Schema, content: Mapping[str, Schema]) -> Sch
     }
     return {
         "$schema": DRAFT,
-        "$id": _file(command),
+        "$id": name,
         "title": f"splatfix {command} --json".replace(f"splatfix {UNRECOGNISED}", "splatfix"),
         "type": "object",
         "properties": {**envelope, **content},
@@ -238,10 +239,6 @@ def _document(command: str, error: Schema, content: Mapping[str, Schema]) -> Sch
         "if": {"properties": {"error": {"type": "null"}}},
         "then": {"required": list(content)},
     }
-
-
-def _file(command: str) -> str:
-    return f"{command.replace(' ', '-')}.json"
 
 
 def _complete(schema: Schema, docs: Mapping[tuple[str, ...], dict[str, str]], old: str, new: str) -> None:
@@ -264,33 +261,27 @@ def _complete(schema: Schema, docs: Mapping[tuple[str, ...], dict[str, str]], ol
 def _field_docs() -> dict[tuple[str, ...], dict[str, str]]:
     """Return the strings below the fields of every struct, and of the trainer's record, in one line each, by the names of all
     its fields."""
-    docs: dict[tuple[str, ...], dict[str, str]] = {}
-    for kind in vars(record).values():
-        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            names = {field.name: field.name for field in dataclasses.fields(kind)}
-            docs[tuple(sorted(names))] = _docs_in(kind, names)
+    kinds: list[Any] = [kind for kind in vars(record).values() if dataclasses.is_dataclass(kind)]
     pending = msgspec.Struct.__subclasses__()
     while pending:
-        kind = pending.pop()
-        pending += kind.__subclasses__()
-        names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+        kinds.append(pending.pop())
+        pending += kinds[-1].__subclasses__()
+    docs: dict[tuple[str, ...], dict[str, str]] = {}
+    for kind in kinds:
+        own = kind.__struct_fields__ if issubclass(kind, msgspec.Struct) else tuple(kind.__dataclass_fields__)
+        names = dict(zip(own, getattr(kind, "__struct_encode_fields__", own), strict=True))
         texts = docs.setdefault(tuple(sorted(names.values())), {})
         for owner in reversed(kind.__mro__):
-            if owner.__module__.startswith("splatfix."):
-                texts |= _docs_in(owner, names)
+            if not owner.__module__.startswith(("splatfix.", "smoke_trainer.")):
+                continue
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+            assert isinstance(body, ast.ClassDef)
+            for field, doc in itertools.pairwise(body.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
+                    name = ast.unparse(field.target)
+                    if name in names:
+                        texts[names[name]] = " ".join(ast.literal_eval(doc.value).split())
     return docs
-
-
-def _docs_in(owner: type, names: Mapping[str, str]) -> dict[str, str]:
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-    assert isinstance(body, ast.ClassDef)
-    texts = {}
-    for field, doc in itertools.pairwise(body.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
-            name = ast.unparse(field.target)
-            if name in names:
-                texts[names[name]] = " ".join(ast.literal_eval(doc.value).split())
-    return texts
 
 
 def text_of(value: Any, indent: str = "") -> str:

@@ -110,11 +110,8 @@ def builds_for_all(
     here = Inventory(facts)
     if here.platform is None or no_wheels(facts) or not archs:
         return []
-    python, glibc = here.python, here.glibc
-    if leaving_out == "python":
-        python = None
-    elif leaving_out == "glibc":
-        glibc = None
+    python = None if leaving_out == "python" else here.python
+    glibc = None if leaving_out == "glibc" else here.glibc
     builds_on = partial(builds_for_arch, python=python, glibc=glibc, driver=driver)
     machine = (here.platform, facts.machine.machine)
     rows = [builds_on(arch, *machine, include_unknown=include_unknown) for arch in archs]

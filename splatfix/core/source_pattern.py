@@ -10,14 +10,13 @@ _C_FAMILY = (".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc")
 
 
 class SourcePattern(Struct, frozen=True):
-    """Code on which builds are known to break."""
+    """Code on which builds are known to break; expressions are compiled when they are first looked for."""
 
     key: str
     """Key of the breakage it belongs to."""
     files: tuple[str, ...]
     """Glob patterns of file names."""
     pattern: str
-    """A regular expression; it is compiled when it is first looked for."""
     unless: str = ""
     """A file that matches this too is fine."""
 

@@ -106,24 +106,18 @@ def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
     """Whether a driver of this CUDA level can translate PTX of this version. False means error 222; None: not known."""
     if driver_cuda_level is None:
         return None
-    exact = ptx_isa_of_cuda(driver_cuda_level)
-    if exact is not None:
-        return ptx_isa <= exact
-    older = [ptx for cuda, ptx in _ptx().items() if cuda < driver_cuda_level]
-    newer = [ptx for cuda, ptx in _ptx().items() if cuda > driver_cuda_level]
-    if older and ptx_isa <= max(older):
+    # what older levels read it reads too, and no more than newer ones
+    least = max((ptx for cuda, ptx in _ptx().items() if cuda <= driver_cuda_level), default=None)
+    most = min((ptx for cuda, ptx in _ptx().items() if cuda >= driver_cuda_level), default=None)
+    if least and ptx_isa <= least:
         return True
-    if newer and ptx_isa > min(newer):
-        return False
-    return None
+    return False if most and ptx_isa > most else None
 
 
 def gpu_driver_floor(arch: Arch) -> Version | None:
     """The oldest Linux driver that knows this GPU, or None when no source names one."""
     row = table("drivers")["gpu_floors"].get(str(arch.number))
-    if row is None:
-        return None
-    return parse_version(row["linux"])
+    return None if row is None else parse_version(row["linux"])
 
 
 def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:

@@ -111,9 +111,7 @@ def failure_classes() -> tuple[Failure, ...]:
 def failure_class(name: str) -> Failure | None:
     """The class of the vocabulary of this name, or None."""
     failure = failures().get(name)
-    if failure is None or not failure.rank:
-        return None
-    return failure
+    return failure if failure and failure.rank else None
 
 
 def foreseen_by(code: str) -> tuple[Failure, ...]:

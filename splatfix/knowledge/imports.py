@@ -32,9 +32,7 @@ class Repository(Struct, frozen=True):
 def requirement_of(module: str) -> str | None:
     """What to tell pip for a module (``opencv-python`` for ``cv2``); None where the table does not know it."""
     row = table("imports")["distributions"].get(module)
-    if row is None:
-        return None
-    return str(row["install"])
+    return None if row is None else str(row["install"])
 
 
 def repository_of(module: str) -> Repository | None:

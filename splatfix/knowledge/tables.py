@@ -169,26 +169,14 @@ def parse_version(text: str) -> Version:
 
 @cache
 def _shipped(name: str) -> Mapping[str, Any]:
-    if name == "breakages":
-        return _read_folder(bundled("patches"))
-    if (DATA / name).is_dir():
-        return _read_folder(DATA / name)
-    path = DATA / f"{name}.json"
-    if not path.is_file():
-        path = path.with_suffix(".toml")
-    return _read(path)
-
-
-def _read_folder(folder: Path) -> Mapping[str, Any]:
-    return {path.stem: _read(path) for path in sorted(folder.glob("*.toml"))}
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".toml":
-        return parse_toml(text)
+    folder = bundled("patches") if name == "breakages" else DATA / name
+    if folder.is_dir():
+        return {path.stem: parse_toml(path.read_text("utf-8")) for path in sorted(folder.glob("*.toml"))}
+    path = DATA / f"{name}.toml"
+    if path.is_file():
+        return parse_toml(path.read_text("utf-8"))
     # by the plain decoder: the guards of parse_json are for strangers' files
-    document: Mapping[str, Any] = json.loads(text)
+    document: Mapping[str, Any] = json.loads(path.with_suffix(".json").read_text("utf-8"))
     return document
 
 

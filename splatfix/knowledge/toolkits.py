@@ -80,9 +80,7 @@ def cuda_of_torch(torch_version: str) -> str | None:
     """The cuda-toolkit version that the plain PyPI wheel of this torch (2.11+) depends on; None: not known."""
     minor = ".".join(map(str, parse_version(torch_version)[:2]))
     row = table("toolkits")["torch_cuda"].get(minor)
-    if row is None:
-        return None
-    return str(row["cuda"])
+    return None if row is None else str(row["cuda"])
 
 
 def known_digest(name: str, version: Version) -> str:

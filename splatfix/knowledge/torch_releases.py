@@ -231,9 +231,7 @@ def cxx11_abi(torch_version: str) -> bool | None:
     row = build(torch_version)
     if row is not None:
         return row.cxx11_abi
-    if version(torch_version)[:2] >= (2, 7):
-        return True
-    return None
+    return True if version(torch_version)[:2] >= (2, 7) else None
 
 
 def index_url(tag: str) -> str:

@@ -139,8 +139,8 @@ def stacks_by_key() -> Mapping[str, StackMemory]:
 
 def stack_memory(name: str) -> StackMemory | None:
     """The stack of a key or another usual name; None for a stack that nobody here knows."""
-    key = name.strip().lower()
-    key = str(table("vram")["names"].get(key, key))
+    typed = name.strip().lower()
+    key = str(table("vram")["names"].get(typed, typed))
     known = stacks_by_key().get(key)
     if known is None and stacks.stack(key) is not None:
         return StackMemory(key, "", source_named("unpublished"))

@@ -47,10 +47,7 @@ class Fixed(Struct, frozen=True):
     """In words, without full stops."""
 
 
-Progress = Callable[[str], None]
-
-
-def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
+def fix_scene(request: FixRequest, progress: Callable[[str], None]) -> Fixed:
     """Write the copy.
 
     Raises:
@@ -75,9 +72,7 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     if any(job.by_pillow for job in jobs):
         require_pillow()
     begun = _begin(request)
-    write_photos(
-        scene.folder, request.out, jobs, lambda number, total: progress(f"photos: {number} of {total}")
-    )
+    write_photos(scene.folder, out, jobs, progress)
     for name, target in files.items():
         try:
             blocks = read_blocks(folder / name)

@@ -125,9 +125,7 @@ def require_pillow() -> None:
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 
-def write_photos(
-    source: Path, out: Path, jobs: Sequence[PhotoJob], progress: Callable[[int, int], None]
-) -> None:
+def write_photos(source: Path, out: Path, jobs: Sequence[PhotoJob], progress: Callable[[str], None]) -> None:
     """Write all photos and copies that are not there yet; each appears whole or not at all.
 
     Raises:
@@ -136,7 +134,7 @@ def write_photos(
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_WORKERS)) as workers:
         try:
             for number, _ in enumerate(workers.map(lambda job: _write(source, out, job), jobs), 1):
-                progress(number, len(jobs))
+                progress(f"photos: {number} of {len(jobs)}")
         except BaseException:
             workers.shutdown(cancel_futures=True)
             raise

@@ -149,23 +149,12 @@ class Parts:
             slash = "\\"
         elif system == "darwin":
             self.suffix, platform = f".cpython-{tag}-darwin.so", "macosx-11.0-arm64"
-        answer = {
-            "executable": executable,
-            "version": version,
-            "implementation": "CPython",
-            "ext_suffix": self.suffix,
-            "platform": platform,
-            "prefix": prefix,
-            "base_prefix": prefix if kind == "conda" else base,
-            "conda": kind == "conda",
-            "externally_managed": False,
-            "site_packages": [self.site],
-            "path": [self.site],
-            "bits": 64,
-            "abiflags": "",
-        }
+        said: dict[str, object] = {"executable": executable, "version": version, "conda": kind == "conda"}
+        said |= {"suffix": self.suffix, "platform": platform, "prefix": prefix}
+        said["base"] = prefix if kind == "conda" else base
+        quoted = {name: json.dumps(value) for name, value in (*said.items(), ("site", self.site))}
+        self.add("probe", python=executable, **quoted)
         self.raw["machine"].update(python=executable, own_python=executable)
-        self.command([executable, "{splatfix}/facts/environment/probe_env.py"], json.dumps(answer) + "\n")
         self.exists(self.site, executable)
         self.add(kind, prefix=prefix, slash=slash, base=base, version=version)
         for name, number in ANSWERS["packages"][packages].items():
@@ -300,15 +289,7 @@ def _libcuda_like(nvml: Mapping[str, Any], library: str) -> dict[str, Any]:
         return {"error": f"{library}: cannot open shared object file: No such file or directory"}
     gpus = []
     for card in nvml["gpus"]:
-        names = card["mig_devices"] or [card["name"]]
-        gpus.append(
-            {
-                "index": card["index"],
-                "name": names[0],
-                "cc": card["cc"],
-                "memory_total": card["memory_total"] or 0,
-                "bus_id": card["bus_id"][-12:],
-                "uuid": card["uuid"],
-            }
-        )
+        seen = {name: card[name] for name in ("index", "name", "cc", "memory_total", "bus_id", "uuid")}
+        seen |= {"memory_total": card["memory_total"] or 0, "bus_id": card["bus_id"][-12:]}
+        gpus.append(seen | {"name": (card["mig_devices"] or [card["name"]])[0]})
     return {"init": 0, "cuda": nvml["cuda"], "gpus": gpus}

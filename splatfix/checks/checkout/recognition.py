@@ -154,11 +154,8 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
     fitting: dict[str, None] = {}
     differing: list[str] = []
     for (file, function, module), calls in islice(alternatives(checkout.calls).items(), _MOST_COMPARED):
-        faces = []
-        for needed in variants:
-            if needed.module == module:
-                returns = None if needed.returns is None else len(needed.returns)
-                faces.append(Face(settings=needed.settings, forward=needed.forward, returns=returns))
+        rows = [one for one in variants if one.module == module]
+        faces = [Face(one.settings, 0, one.forward, 0, len(one.returns or ()) or None) for one in rows]
         if not faces:
             continue
         problems = min((differences(call, face) for call in calls for face in faces), key=len)
@@ -173,9 +170,7 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
         rows = [one for one in variants if one.module == call.module]
         if not rows or call.name in guarded:
             continue
-        known = set(OF_MODULES)
-        for one in rows:
-            known |= {*one.methods, *one.extra_classes}
+        known = {*OF_MODULES, *(name for one in rows for name in (*one.methods, *one.extra_classes))}
         owner, _, method = call.name.rpartition(".")
         # a lower-case name without an owner is a function, of which the tables say nothing
         is_class = not owner and call.name[:1].isupper()
