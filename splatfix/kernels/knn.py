@@ -104,7 +104,7 @@ def _by_scipy(spatial: Any, points: Tensor, budget_bytes: int) -> Tensor:
         rows = order[here]
         distances = torch.from_numpy(tree.query(points[rows].numpy(), k=4, workers=-1)[0])
         # Of the four nearest, one zero is the point itself, whichever duplicate scipy named first.
-        result[rows] = distances[:, 1:].square().mean(1).to(points.dtype)
+        result[rows] = distances[:, 1:].square().to(points.dtype).mean(1)
 
     # A query and its copies, its answer as scipy gives it and as we do: a quarter of the budget, as the tree needs the rest.
     batch = max(1, budget_bytes // 4 // 256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Callable, List
+from typing import Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ _MOST_POINTS_PER_LEAF = 11
 # Children of a node, and leaves of a block.
 _FAN = 4
 # Numbers whose order is found at once while the points are sorted.
-_SORTED_AT_ONCE = 1 << 20
+_SORTED_AT_ONCE = 1 << 18
 # Coordinate of padding: its squared distance is the largest float to any point, and 0 to itself, never NaN.
 _FAR_AWAY = 1e30
 # A leaf with more candidate leaves than this is searched point by point.
@@ -50,7 +50,8 @@ class _Search:
     size: points of each leaf, padding included
     ids: [leaves, size] where they were in the input; padding has the number of points
     rows: [leaves, 3 * size] a leaf's x, then its y, then its z; padding is `_FAR_AWAY`
-    levels: from the root's children to the leaves, the low and the high corners of nodes [2, 3, parents, children]
+    levels: from the root's children to the leaves, nodes' low and high corners [2, 3, parents, children], and how many
+        points they hold [parents, children]
     """
 
     def __init__(self, points: Tensor, budget_bytes: int, threads: int) -> None:
@@ -78,14 +79,18 @@ class _Search:
         *xyz, self.ids = (column.view(leaves, self.size) for column in columns)
         del columns
         box = torch.stack([torch.stack([op(side, 1) for side in xyz]) for op in (torch.amin, torch.amax)])
-        self.rows = torch.stack(xyz, 1)
-        self.rows = self.rows.masked_fill_((self.ids == self.count).unsqueeze(1), _FAR_AWAY).view(leaves, -1)
-        self.levels: List[Tensor] = []
-        while box.shape[2] > _FAN:
-            self.levels.insert(0, box.view(2, 3, -1, _FAN))
-            box = torch.stack([self.levels[0][0].amin(2), self.levels[0][1].amax(2)])
-        self.levels.insert(0, box.unsqueeze(2))
-        held = sum(t.numel() * t.element_size() for t in (self.ids, self.rows, *self.levels, points[:, 0]))
+        padding = self.ids == self.count
+        self.rows = torch.stack(xyz, 1).masked_fill_(padding.unsqueeze(1), _FAR_AWAY).view(leaves, -1)
+        real = (~padding).sum(1)
+        self.levels: List[Tuple[Tensor, Tensor]] = []
+        while real.numel() > _FAN:
+            box, real = box.view(2, 3, -1, _FAN), real.view(-1, _FAN)
+            self.levels.insert(0, (box, real))
+            box, real = torch.stack([box[0].amin(2), box[1].amax(2)]), real.sum(1)
+        self.levels.insert(0, (box.unsqueeze(2), real.unsqueeze(0)))
+        held = points[:, 0].numel() * points.element_size()  # the result
+        for kept in (self.ids, self.rows, *(tensor for level in self.levels for tensor in level)):
+            held += kept.numel() * kept.element_size()
         self.most_pairs = max(budget_bytes - held, budget_bytes // 8) // threads // _BYTES_PER_PAIR
         if points.device.type == "cpu":
             self.most_pairs = min(self.most_pairs, _CPU_PAIRS)
@@ -93,7 +98,7 @@ class _Search:
     def _in_parallel(self, work: Callable[[slice], None], count: int, batch: int) -> None:
         """Call `work` on slices of so many of `count`, in threads where there are several."""
         slices = [slice(start, min(start + batch, count)) for start in range(0, count, batch)]
-        if self.threads == 1:
+        if self.threads == 1 or len(slices) == 1:
             for here in slices:
                 work(here)
             return
@@ -121,7 +126,7 @@ class _Search:
         # Padding needs no neighbors: below every distance, it never widens the bound of its leaf.
         best.masked_fill_((self.ids[here] == self.count).t(), -1.0)
         blocks = torch.arange(here.start, here.stop, device=mine.device) // _FAN
-        box = self.levels[-1].flatten(2)[:, :, here]
+        box = self.levels[-1][0].flatten(2)[:, :, here]
         crowded = self._improve(mine, best, box, blocks, _MOST_CANDIDATES).nonzero().view(-1)
         if crowded.numel():
             points = mine.index_select(2, crowded).view(3, 1, -1)
@@ -147,32 +152,47 @@ class _Search:
         n groups of m points: coordinates `mine` and distances so far `best` [3, m, n], corners `box` [2, 3, n], `blocks` [n].
         """
         count = blocks.numel()
-        bound = best[2].amax(0)
-        groups = torch.arange(count, device=mine.device)
+        found = self._candidates(box, best[2].amax(0), most)
+        if found is None:
+            halves = []
+            for half in (slice(0, count // 2), slice(count // 2, count)):
+                parts = (mine[:, :, half], best[:, :, half], box[:, :, half], blocks[half])
+                halves.append(self._improve(*parts, most))
+            return torch.cat(halves)
+        crowded, groups, leaves, near = found
+        elsewhere = (leaves // _FAN != blocks.index_select(0, groups)).nonzero().view(-1)
+        self._compare(mine, best, *(t.index_select(0, elsewhere) for t in (groups, leaves, near)))
+        return crowded
+
+    def _candidates(self, box: Tensor, bound: Tensor, most: int) -> Optional[Tuple[Tensor, ...]]:
+        """Find the leaves that are closer to a group than its bound: which groups have more than `most`, and of all others
+        the pairs, as group, leaf and squared distance. None: too many at once."""
+        count = bound.numel()
+        groups = torch.arange(count, device=bound.device)
         nodes = torch.zeros_like(groups)
+        near, reach = bound, torch.full_like(bound, float("inf"))
         crowded = torch.zeros_like(groups, dtype=torch.bool)
-        near = bound
-        for level in self.levels:
+        for corners, points in self.levels:
             if groups.numel() > self.most_pairs and count > 1:
-                halves = []
-                for half in (slice(0, count // 2), slice(count // 2, count)):
-                    parts = (mine[:, :, half], best[:, :, half], box[:, :, half], blocks[half])
-                    halves.append(self._improve(*parts, most))
-                return torch.cat(halves)
-            ours, theirs = box.index_select(2, groups).unsqueeze(3), level.index_select(2, nodes)
-            gaps = torch.maximum(theirs[0] - ours[1], ours[0] - theirs[1]).clamp_(min=0)
-            # Rounded as the distances of points are: no point in the box is nearer than this.
-            near = _sum_of_squares(gaps)
-            kept, child = (near < bound.index_select(0, groups).unsqueeze(1)).nonzero().unbind(1)
+                return None
+            ours, theirs = box.index_select(2, groups).unsqueeze(3), corners.index_select(2, nodes)
+            # Both are rounded as the distances of points are: none in the box is nearer or farther.
+            near = _sum_of_squares(torch.maximum(theirs[0] - ours[1], ours[0] - theirs[1]).clamp_(min=0))
+            far = _sum_of_squares(torch.maximum(theirs[1] - ours[0], ours[1] - theirs[0]))
+            # Of four points in a box three are others, and no farther: dense clusters need not be seen as a whole.
+            far.masked_fill_(points.index_select(0, nodes) < 4, float("inf"))
+            reach.scatter_reduce_(0, groups, far.amin(1), "amin")
+            close = near < bound.index_select(0, groups).unsqueeze(1)
+            close &= near <= reach.index_select(0, groups).unsqueeze(1)
+            kept, child = close.nonzero().unbind(1)
             near = near[kept, child]
             groups = groups.index_select(0, kept)
-            nodes = nodes.index_select(0, kept).mul_(level.shape[3]).add_(child)
+            nodes = nodes.index_select(0, kept).mul_(_FAN).add_(child)
             crowded |= torch.bincount(groups, minlength=count) > most
-            fine = (~crowded).index_select(0, groups)
-            groups, nodes, near = groups[fine], nodes[fine], near[fine]
-        elsewhere = nodes // _FAN != blocks.index_select(0, groups)
-        self._compare(mine, best, groups[elsewhere], nodes[elsewhere], near[elsewhere])
-        return crowded
+            if bool(crowded.any()):
+                fine = (~crowded).index_select(0, groups).nonzero().view(-1)
+                groups, nodes, near = (t.index_select(0, fine) for t in (groups, nodes, near))
+        return crowded, groups, nodes, near
 
     def _compare(self, mine: Tensor, best: Tensor, groups: Tensor, leaves: Tensor, near: Tensor) -> None:
         """Sort the points of each group's candidate leaves into `best`: all groups at once, the nearest leaf of each first."""
@@ -213,12 +233,13 @@ def _halve(columns: List[Tensor], here: slice) -> None:
         order = values.argsort(1)
     else:
         # Selecting is enough for long rows on a CPU.
-        lower = values.topk(length // 2, dim=1, largest=False, sorted=False)[1]
-        upper = torch.ones_like(values, dtype=torch.bool).scatter_(1, lower, False)
+        half = length // 2
+        order = torch.empty(rows, length, dtype=torch.int64)
+        order[:, :half] = values.topk(half, dim=1, largest=False, sorted=False)[1]
+        upper = torch.ones_like(values, dtype=torch.bool).scatter_(1, order[:, :half], False)
         # Row by row, so that the flat positions of the upper half count from the start of their row.
         above = upper.view(-1).nonzero().view(rows, -1)
-        above.sub_(torch.arange(0, rows * length, length).unsqueeze(1))
-        order = torch.cat([lower, above], 1)
+        order[:, half:] = above.sub_(torch.arange(0, rows * length, length).unsqueeze(1))
     del values
     for column in columns:
         column.copy_(column.gather(1, order))

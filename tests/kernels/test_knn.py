@@ -82,7 +82,7 @@ def test_small_budget_does_not_change_the_result(engine):
 def test_the_sorted_points_count_towards_the_budget():
     points = points_of("uniform", 20_000, 1)
     search = module._Search(points, 1 << 20, 2)
-    held = 4 * (search.rows.numel() + search.ids.numel() + sum(level.numel() for level in search.levels))
+    held = 4 * (search.rows.numel() + search.ids.numel() + sum(level[0].numel() for level in search.levels))
     assert 1 << 18 < held < 1 << 20
     assert 1 << 18 < search.most_pairs * 2 * module._BYTES_PER_PAIR <= (1 << 20) - held
 
