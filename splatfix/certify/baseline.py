@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.record import HostPeaks, TrainingRecord
@@ -35,6 +36,7 @@ MEMORY_TOLERANCE = 0.1
 """Relative: peak memory may grow by a tenth (allocator and library versions change it)."""
 HELD_OUT_EVERY = 8
 """Of the views in the order of their names, as in mip-NeRF 360 and in every published figure here."""
+_Values: TypeAlias = Mapping[str, float | None]
 _GB = 1 << 30
 """Bytes of what gsplat's benchmark writes as GB (torch's peak divided by 1024 ** 3)."""
 _UNITS = {"speed": "it/s", "train-memory": "B", "eval-memory": "B", "psnr": "dB", "ssim": "", "lpips": ""}
@@ -75,143 +77,75 @@ def compare(
     readable = [run for run in scenes if not run.unreadable]
     if published:
         method = methods()[published]
-        rows = tuple(_beside_published(run, method) for run in readable)
-        return Comparison(published, f"{method.title}: {method.source}", rows)
+        # other conditions than the source's are nobody's failure
+        rows = [_beside(run, *_published(run, method), Outcome.NOT_MEASURED) for run in readable]
+        return Comparison(published, f"{method.title}: {method.source}", tuple(rows))
     if baseline is None:
         return None
     stored = {run.scene: run.record for run in baseline.scenes}
-    rows = tuple(_beside_earlier(run, stored.get(run.scene, TrainingRecord())) for run in readable)
-    return Comparison("", f"an earlier certificate, issued {baseline.issued}", rows)
-
-
-def _beside_earlier(run: SceneRun, earlier: TrainingRecord) -> SceneComparison:
-    now, then = _measures(run.record), _measures(earlier)
-    if any(now[name] is None for name in _NEEDED):
-        obstacle = "no measurement"
-    elif any(then[name] is None for name in _NEEDED):
-        obstacle = "not in the baseline"
-    elif _conditions(run.record) != _conditions(earlier):
-        obstacle = f"not comparable: {_conditions(run.record)}, the baseline {_conditions(earlier)}"
-    else:
-        # speed and memory say something on the same GPU only; on the CPU, on the same model with as many cores
-        here, there = _machine(run.record), _machine(earlier)
-        unlike = f"another machine: {here or 'not known'}, the baseline's {there or 'not known'}"
-        if here and here == there:
-            unlike = ""
-        return _judged(run.scene, now, then, quality_tolerance(run.record), unlike)
     # whoever gives a certificate asks for that comparison: that it cannot be made is a failure
-    return SceneComparison(run.scene, Outcome.FAILED, _shown(now, then, obstacle), obstacle)
+    rows = [_beside(run, *_earlier(run, stored.get(run.scene)), Outcome.FAILED) for run in readable]
+    return Comparison("", f"an earlier certificate, issued {baseline.issued}", tuple(rows))
 
 
-def _beside_published(run: SceneRun, method: Method) -> SceneComparison:
-    figures, now = method.scenes.get(run.scene), _measures(run.record)
+def _earlier(run: SceneRun, earlier: TrainingRecord | None) -> tuple[_Values, str, str]:
+    """Return an earlier run's measures, why nothing can be judged by them, and why speed and memory cannot; "" where they can."""
+    then = _measures(earlier or TrainingRecord())
+    if earlier is None or any(then[name] is None for name in _NEEDED):
+        return then, "not in the baseline", ""
+    now, before = (
+        {"iterations": one.iterations, "size": one.resolution, "strategy": one.config.strategy}
+        for one in (run.record, earlier)
+    )
+    differences = _differences(now, before)
+    obstacle = f"not comparable: {differences}" if differences else ""
+    return then, obstacle, _unlike("machine", _machine(run.record), _machine(earlier))
+
+
+def _published(run: SceneRun, method: Method) -> tuple[_Values, str, str]:
+    """Return the same of published figures."""
+    figures, record = method.scenes.get(run.scene), run.record
     if figures is None:
-        obstacle = f"{method.name} has no figures of it"
-        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, {}, obstacle), obstacle)
-    then = {
+        return {}, f"{method.name} has no figures of it", ""
+    values = {
         "speed": figures.seconds and method.iterations / figures.seconds,
         "train-memory": figures.train_gb and figures.train_gb * _GB,
-        "eval-memory": None,
         "psnr": figures.psnr,
         "ssim": figures.ssim,
         # LPIPS of another network is another measure
         "lpips": figures.lpips if method.lpips == "vgg" else None,
     }
-    if obstacle := method.differs or _other_conditions(run, method):
-        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, then, obstacle), obstacle)
-    if now["psnr"] is None:
-        return SceneComparison(run.scene, Outcome.FAILED, _shown(now, then, ""), "no measurement")
-    gpu, renderer = run.record.machine.gpu, run.record.config.renderer
-    unlike = ""
-    if gpu != method.gpu:
-        unlike = f"another machine: {gpu or 'no GPU'}, the source's {method.gpu}"
-    elif renderer != method.renderer:
-        unlike = f"another renderer: {renderer}, the source's {method.renderer}"
-    return _judged(run.scene, now, then, QUALITY_TOLERANCE, unlike)
-
-
-def _other_conditions(run: SceneRun, method: Method) -> str:
-    """In which conditions a training differs from a method's; "" where in none."""
-    config, done = run.record.config, run.record.iterations
-    train, test = len(run.record.split.train), len(run.record.split.test)
-    divisor = PUBLIC_SCENES[run.scene].divisor
-    differences = []
-    if done != method.iterations:
-        differences.append(f"{counted(done or 0, 'iteration')}, the source {method.iterations}")
-    if config.resolution != divisor:
-        differences.append(f"--resolution {config.resolution}, the source {divisor}")
-    if config.strategy != method.strategy:
-        differences.append(f"strategy {config.strategy}, the source {method.strategy}")
-    if test != -(-(train + test) // HELD_OUT_EVERY):
-        views = counted(train + test, "view")
-        differences.append(f"{test} of {views} held out, the source every {HELD_OUT_EVERY}th")
-    return "; ".join(differences)
-
-
-def _judged(
-    scene: str,
-    now: Mapping[str, float | None],
-    then: Mapping[str, float | None],
-    quality: float,
-    unlike: str,
-) -> SceneComparison:
-    """Judge every measure; ``quality`` is the relative tolerance of PSNR and SSIM, ``unlike`` says why speed and memory are not
-    judged."""
-    tolerances = {
-        "psnr": quality,
-        "ssim": quality,
-        "speed": SPEED_TOLERANCE,
-        "train-memory": MEMORY_TOLERANCE,
+    held_out, views = len(record.split.test), len(record.split.train) + len(record.split.test)
+    now = {
+        "iterations": record.iterations,
+        "--resolution": record.config.resolution,
+        "strategy": record.config.strategy,
+        "held-out views": held_out,
     }
-    obstacles = {**_NOT_JUDGED, "speed": unlike, "train-memory": unlike}
-    measures = []
-    for name, unit in _UNITS.items():
-        new, old = now[name], then[name]
-        outcome, tolerance, reason = Outcome.NOT_MEASURED, None, obstacles.get(name, "")
-        if new is None:
-            reason = "not measured"
-        elif old is None:
-            reason = "the baseline does not have it"
-        elif not reason:
-            tolerance = tolerances[name]
-            reason = _regression(name, new, old, tolerance)
-            outcome = Outcome.FAILED if reason else Outcome.MET
-        measures.append(Compared(name, unit, new, old, outcome, tolerance, reason))
-    regressions = [item.why for item in measures if item.outcome is Outcome.FAILED]
-    outcome = Outcome.FAILED if regressions else Outcome.MET
-    return SceneComparison(scene, outcome, tuple(measures), "; ".join(regressions))
+    source = {
+        "iterations": method.iterations,
+        "--resolution": PUBLIC_SCENES[run.scene].divisor,
+        "strategy": method.strategy,
+        "held-out views": -(-views // HELD_OUT_EVERY),
+    }
+    unlike = _unlike("machine", record.machine.gpu or "", method.gpu)
+    unlike = unlike or _unlike("renderer", record.config.renderer or "", method.renderer)
+    return values, method.differs or _differences(now, source), unlike
 
 
-def _shown(
-    now: Mapping[str, float | None], then: Mapping[str, float | None], obstacle: str
-) -> tuple[Compared, ...]:
-    """Measures beside each other, none judged."""
-    return tuple(
-        Compared(name, unit, now[name], then.get(name), Outcome.NOT_MEASURED, None, obstacle)
-        for name, unit in _UNITS.items()
-    )
+def _differences(now: Mapping[str, object], then: Mapping[str, object]) -> str:
+    """Return in which conditions two trainings differ: only equal ones can be compared."""
+    texts = [
+        f"{name} {value}, the baseline's {then[name]}" for name, value in now.items() if value != then[name]
+    ]
+    return "; ".join(texts)
 
 
-def _regression(name: str, now: float, then: float, tolerance: float) -> str:
-    """How far a measure is worse than tolerated; "" where it is not. Of memory, less is better."""
-    if name == "train-memory":
-        if now <= then * (1 + tolerance):
-            return ""
-        sizes = f"peak memory {now / 2**20:.0f} MiB, baseline {then / 2**20:.0f} MiB"
-        return f"{sizes} (tolerance {tolerance:.0%})"
-    if now >= then * (1 - tolerance):
+def _unlike(what: str, here: str, there: str) -> str:
+    """Return why speed and memory say nothing: another GPU, on the CPU another model or number of cores; another renderer."""
+    if here and here == there:
         return ""
-    if name == "speed":
-        limit = f"(tolerance {tolerance:.0%}; other load on the machine counts too)"
-        return f"{now:.2f} it/s, baseline {then:.2f} {limit}"
-    return f"held-out {name} {now:.4g}, baseline {then:.4g} (tolerance {tolerance:.1%})"
-
-
-def _conditions(record: TrainingRecord) -> str:
-    """Length, size and strategy of a training: only equal ones can be compared."""
-    size = record.resolution
-    length = counted(record.iterations or 0, "iteration")
-    return f"{length} at size {size} with strategy {record.config.strategy}"
+    return f"another {what}: {here or 'not known'}, the baseline's {there or 'not known'}"
 
 
 def _machine(record: TrainingRecord) -> str:
@@ -223,7 +157,43 @@ def _machine(record: TrainingRecord) -> str:
     return ""
 
 
-def _measures(record: TrainingRecord) -> dict[str, float | None]:
+def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged: Outcome) -> SceneComparison:
+    """Judge every measure of a scene; with an obstacle none is, and the scene's outcome is ``not_judged``."""
+    now, measures, quality = _measures(run.record), [], quality_tolerance(run.record)
+    if any(now[name] is None for name in _NEEDED):
+        obstacle, not_judged = "no measurement", Outcome.FAILED
+    tolerances = {
+        "psnr": quality,
+        "ssim": quality,
+        "speed": SPEED_TOLERANCE,
+        "train-memory": MEMORY_TOLERANCE,
+    }
+    open_for = {**_NOT_JUDGED, "speed": unlike, "train-memory": unlike}
+    for name, unit in _UNITS.items():
+        new, old = now[name], then.get(name)
+        outcome, tolerance, why = Outcome.NOT_MEASURED, None, obstacle or open_for.get(name, "")
+        if not obstacle and (new is None or old is None):
+            why = "not measured" if new is None else "the baseline does not have it"
+        elif not why and new is not None and old is not None:
+            tolerance, outcome = tolerances[name], Outcome.MET
+            # of memory, less is better
+            worse = new > old * (1 + tolerance) if unit == "B" else new < old * (1 - tolerance)
+            if worse:
+                outcome = Outcome.FAILED
+                scale = 1 << 20 if unit == "B" else 1
+                sizes = (
+                    f"{new / scale:.4g}, baseline {old / scale:.4g} {'MiB' if unit == 'B' else unit}".strip()
+                )
+                why = f"{name} {sizes} (tolerance {tolerance:.1%})"
+        measures.append(Compared(name, unit, new, old, outcome, tolerance, why))
+    regressions = [item.why for item in measures if item.outcome is Outcome.FAILED]
+    outcome = Outcome.FAILED if regressions else Outcome.MET
+    if obstacle:
+        outcome = not_judged
+    return SceneComparison(run.scene, outcome, tuple(measures), obstacle or "; ".join(regressions))
+
+
+def _measures(record: TrainingRecord) -> _Values:
     """What is compared, from a trainer's result; memory in bytes, allocated on the GPU or resident."""
     memory, quality = record.memory, record.heldout
     train: float | None = memory.rss

@@ -1,4 +1,4 @@
-"""Writes the certificate: from what was measured to verdict, levels, reasons and summary. What is a suite's own is here too."""
+"""Writes the certificate: from what was measured to verdict, levels, reasons and summary, whoever's trainer it was."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -7,31 +7,57 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from splatfix.certify import run_levels
-from splatfix.certify.baseline import compare
+from smoke_trainer.record import Implementation
 from splatfix.certify.criteria.code import as_installed, extensions_built
 from splatfix.certify.environment import environment_of
-from splatfix.certify.levels import evaluate, left_out
+from splatfix.certify.levels import (
+    FULL,
+    RUN_LEVELS,
+    built,
+    computes,
+    loads,
+    open_of,
+    reproduces,
+    resolved,
+    trains,
+)
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
-    CONSEQUENCES,
     NOT_REACHED,
     Certificate,
+    Comparison,
     Criterion,
     KernelCheck,
     Outcome,
     SceneRun,
     Skipped,
+    TestedStack,
     Verdict,
+    reason_of,
     vagueness,
 )
 from splatfix.certify.prerequisites import idle_gpu
 from splatfix.certify.progress import title, words
+from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
-from splatfix.certify.summary import summarize
+from splatfix.checks import check_named
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
-from splatfix.model import Facts, Finding
+from splatfix.model import Facts, Finding, Status
+
+_OUTCOMES = {
+    Status.PASS: Outcome.MET,
+    Status.WARN: Outcome.NOT_MEASURED,
+    Status.FAIL: Outcome.FAILED,
+    Status.CRASH: Outcome.FAILED,
+    Status.UNKNOWN: Outcome.UNDETERMINED,
+}
+_WORDS = {
+    Verdict.CERTIFIED: "passed",
+    Verdict.REHEARSED: "passed",
+    Verdict.NOT_CERTIFIED: "not passed",
+    Verdict.UNDETERMINED: "undetermined",
+}
 
 
 class Measured(Struct, frozen=True):
@@ -50,62 +76,171 @@ class Measured(Struct, frozen=True):
     """None where nothing ran, or it did not come to its end."""
 
 
-def suite_certificate(
-    subject: SmokeSubject,
+def write_certificate(
+    subject: SmokeSubject | StackSubject,
     facts: Facts,
     measured: Measured,
     findings: Sequence[Finding],
-    built: Rung | None,
+    built_elsewhere: Rung | None,
+    comparison: Comparison | None = None,
+    stack: TestedStack | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Certificate:
-    """Return the certificate of a suite of scenes, never certified unless all was run; ``built`` is of GPUs that are not here."""
-    request, runs, kernels = subject.request, measured.runs, measured.kernels
-    comparison = compare(runs, subject.baseline, subject.published)
-    proof = evaluate(findings, kernels, runs, comparison, request.renderer, subject.device, built)
-    skipped = subject.suite.skipped
-    of_all_scenes = (RungName.TRAINS, RungName.REPRODUCES)
-    if measured.not_run and measured.finished:
-        proof = left_out(proof, of_all_scenes, measured.not_run)
-        skipped = (*(Skipped(scene, measured.not_run) for scene in subject.scenes), *skipped)
-    if not measured.finished and runs:
-        done = f"so far {len(runs)} of {counted(len(subject.scenes), 'scene')}, and nothing failed"
-        proof = left_out(proof, of_all_scenes, done, unless_failed=True)
-    elif not measured.finished:
-        proof = left_out(proof, of_all_scenes, "no scene was trained to its end yet")
-    if request.level in run_levels.NOT_PART:
-        why = f"not part of run level {request.level}"
-        proof = left_out(proof, run_levels.NOT_PART[request.level], why)
-    diagnosis: tuple[Criterion, ...] = ()
-    if request.level is not None:
-        diagnosis = run_levels.diagnosed(findings, subject.device)
-    code = code_criteria(measured, subject.python)
-    if runs and built:  # what is installed did not train: it stands apart from the levels
-        code += (extensions_built(built),)
-    reasons = (*altered(code), *failures(kernels, runs, proof, diagnosis))
-    left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
-    verdict = verdict_of(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
-    opening = run_levels.opening(request.level, subject.device, diagnosis, verdict)
-    idle = idle_gpu(facts, subject.device)
-    summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
-    return Certificate(
+    """Return the certificate of what was measured, never certified unless all was run.
+
+    ``built_elsewhere`` is of GPUs that are not here; ``environment`` is what it is valid for besides.
+    """
+    runs, kernels, level = measured.runs, measured.kernels, subject.level
+    proof = prove(subject, measured, findings, built_elsewhere, comparison)
+    diagnosis: list[Criterion] = []
+    if measured.loaded is not None:
+        diagnosis.append(as_installed(measured.loaded, subject.python))
+    if runs and built_elsewhere:  # what is installed did not train: it stands apart from the levels
+        diagnosis.append(extensions_built(built_elsewhere))
+    found = diagnosed(findings, subject.device) if level is not None else ()
+    diagnosis += found
+    reasons = failures(diagnosis, kernels, runs, proof)
+    # a certificate of a run level skips nothing of it
+    left_open = open_of(runs)
+    if level is not None:
+        left_open += [reason_of(item) for item in found if item.outcome is Outcome.UNDETERMINED]
+        left_open += [f"not measured: {item.implementation}" for item in kernels if item.native_not_measured]
+    if level == FULL:
+        left_open += [f"{item.scene} was not trained" for item in subject.suite.skipped]
+    verdict = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
+    if reasons:
+        verdict = Verdict.NOT_CERTIFIED
+    elif left_open or not measured.finished:
+        verdict = Verdict.UNDETERMINED
+    not_run = subject.scenes if measured.not_run and measured.finished else ()
+    made = Certificate(
         verdict=verdict,
-        summary=f"{opening} {summary}".strip(),
+        summary="",
         reasons=reasons,
         suite=subject.suite.name,
-        renderer=request.renderer,
+        renderer=subject.renderer,
         device=subject.device,
         proof=proof,
         kernels=kernels,
         scenes=runs,
-        environment=environment_of(facts, runs, subject.device),
+        environment={**environment_of(facts, runs, subject.device), **(environment or {})},
         repeat=subject.command,
-        issued=now(),
+        issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         seconds=measured.seconds,
-        skipped=skipped,
+        skipped=(*(Skipped(scene, measured.not_run) for scene in not_run), *subject.suite.skipped),
         sources=measured.sources,
         comparison=comparison,
-        level=request.level,
-        diagnosis=(*code, *diagnosis),
+        level=level,
+        diagnosis=tuple(diagnosis),
+        stack=stack,
     )
+    summary = summarize(subject, made, left_open, built_elsewhere)
+    return replace(made, summary=f"{summary} {idle_gpu(facts, subject.device)}".rstrip())
+
+
+def summarize(
+    subject: SmokeSubject | StackSubject,
+    made: Certificate,
+    left_open: Sequence[str],
+    built_elsewhere: Rung | None,
+) -> str:
+    """Sum up a certificate: an opening sentence, and named facts."""
+    told = {"Run": RUN_LEVELS.get(made.level or 0, "")}
+    told["Levels reached"] = ", ".join(rung.name.value for rung in made.proof if rung.reached) or "none"
+    told["Left open"] = "; ".join(left_open)
+    parts = {name: part for run in made.scenes for name, part in run.record.implementations.items()}
+    told["Trained with"] = ", ".join(dict.fromkeys(made.environment[name] for name in parts))
+    trained = {str(part.name).partition(".")[0] for part in parts.values()}
+    others: dict[str, None] = {}
+    for item in made.kernels if parts else ():
+        module = item.implementation.partition(".")[0]
+        if item.name in ("rasterizer", "gsplat") and item.kind not in ("", "ours") and module not in trained:
+            others[module] = None
+    told["Installed, and not trained"] = ", ".join(others)
+    if built_elsewhere and built_elsewhere.reached:
+        targets = ", ".join(arch.sm for arch in subject.request.targets)
+        told[f"CUDA extensions are built for {targets}"] = "not run"
+    elif made.device == "cpu":
+        told["Not verified"] = "CUDA and GPUs"
+    where = "the CPU" if made.device == "cpu" else made.device
+    sentences = [f"{subject.title} on {where}: {_WORDS[made.verdict]}."]
+    return " ".join([*sentences, *(f"{name}: {value}." for name, value in told.items() if value)])
+
+
+def prove(
+    subject: SmokeSubject | StackSubject,
+    measured: Measured,
+    findings: Sequence[Finding],
+    built_elsewhere: Rung | None,
+    comparison: Comparison | None,
+) -> tuple[Rung, ...]:
+    """Return all levels, lowest first: of what trained, where anything did."""
+    runs, kernels = measured.runs, measured.kernels
+    if built_elsewhere and not runs:
+        of_extensions = built_elsewhere
+    else:
+        judged = [] if subject.device == "cpu" else list(findings)
+        if subject.extensions:  # others in the environment say nothing of a stack
+            named = [(item.subject.replace("-", "_"), item) for item in judged]
+            judged = [item for name, item in named if name.startswith(subject.extensions)]
+        plain = bool(runs) and subject.renderer == "torch"
+        if plain:  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
+            judged = [item for item in judged if item.status is Status.FAIL]
+        of_extensions = built(judged, plain=plain or subject.rehearsed or rendered_in_torch(runs))
+    not_all = measured.not_run
+    if not measured.finished:
+        not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
+    rungs = [resolved(findings, subject.device), of_extensions, loads(kernels, runs)]
+    if subject.rehearsed:
+        rungs += [trains(runs, not_all, RungName.REHEARSED), computes(kernels)]
+        rungs.append(Rung(RungName.TRAINS, None, "a rehearsal on the CPU shows nothing about CUDA"))
+    else:
+        rungs += [computes(kernels), trains(runs, not_all)]
+    return (*rungs, reproduces(runs, comparison, not_all))
+
+
+def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:
+    """Something was rendered, and all of it by plain PyTorch, whatever its name."""
+    renderers = [run.record.implementations.get("renderer", Implementation()) for run in scenes]
+    return bool(renderers) and all((item.engine or "").startswith("torch-") for item in renderers)
+
+
+def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]:
+    """Return every finding that matters for the device as a criterion: not what the checks skip, nor on a CPU those of GPUs. A
+    warning is not judged."""
+    criteria = []
+    for item in findings:
+        check = check_named(item.code)
+        if item.status is Status.SKIP or (device == "cpu" and check.needs_gpu):
+            continue
+        outcome, advice, measured = _OUTCOMES[item.status], "", item.summary
+        if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
+            explain = f"splatfix diagnose --explain {item.code}"
+            advice = f"{explain} explains it, and splatfix diagnose names the fix."
+        elif item.status is Status.WARN:
+            measured = f"warning: {item.summary}"
+        criteria.append(Criterion(item.code, outcome, measured, check.title, advice=advice))
+    return tuple(criteria)
+
+
+def failures(
+    diagnosis: Sequence[Criterion],
+    kernels: Sequence[KernelCheck],
+    runs: Sequence[SceneRun],
+    proof: Sequence[Rung],
+) -> tuple[str, ...]:
+    """Return why it is not certified, a line each: altered code and failed checks, kernels, then criteria with the scenes that
+    they failed in, the most specific first; where none failed, failed levels."""
+    reasons = [reason_of(item) for item in diagnosis if item.outcome is Outcome.FAILED]
+    reasons += [f"kernel {item.name}: {item.sentence}" for item in kernels if item.outcome is Outcome.FAILED]
+    failed = [(run.scene, item) for run in runs for item in run.failed]
+    scenes: dict[str, list[str]] = {}
+    for scene, item in sorted(failed, key=lambda pair: vagueness(pair[1].code)):
+        scenes.setdefault(reason_of(item), []).append(scene)
+    reasons += [f"{', '.join(names)}: {reason}" for reason, names in scenes.items()]
+    if not reasons:
+        reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
+    return tuple(reasons)
 
 
 def incomplete(
@@ -132,87 +267,3 @@ def incomplete(
         under_way=under_way,
         skipped=(*base.skipped, *not_reached),
     )
-
-
-def verdict_of(
-    reasons: Sequence[str], measured: Measured, *, passed: Verdict, left_open: bool = False
-) -> Verdict:
-    """Return ``passed`` where all was run and judged, and nothing failed."""
-    if reasons:
-        return Verdict.NOT_CERTIFIED
-    judged = all(run.passed is not None and not run.unreadable for run in measured.runs)
-    if measured.finished and judged and not left_open:
-        return passed
-    return Verdict.UNDETERMINED
-
-
-def code_criteria(measured: Measured, python: str) -> tuple[Criterion, ...]:
-    """Return what ran compared with what was installed; nothing where nothing was loaded yet."""
-    if measured.loaded is None:
-        return ()
-    return (as_installed(measured.loaded, python),)
-
-
-def altered(code: Sequence[Criterion]) -> list[str]:
-    """Return that other code ran than was installed, which explains what failed besides."""
-    return [reason_of(item) for item in code if item.outcome is Outcome.FAILED]
-
-
-def failures(
-    kernels: Sequence[KernelCheck],
-    scenes: Sequence[SceneRun],
-    proof: Sequence[Rung],
-    diagnosis: Sequence[Criterion] = (),
-) -> tuple[str, ...]:
-    """Return why an environment is not certified: failed checks, kernels and criteria, and where none failed, failed levels."""
-    reasons = []
-    for item in diagnosis:
-        if item.outcome is Outcome.FAILED:
-            reasons.append(f"diagnosis: {item.code}: {item.measured}")
-    for kernel in kernels:
-        if kernel.outcome is Outcome.FAILED:
-            reasons.append(f"kernel {kernel.name}: {kernel.sentence}")
-    failed: dict[str, list[tuple[str, Criterion]]] = {}
-    for run in scenes:
-        for item in run.failed:
-            failed.setdefault(item.code, []).append((run.scene, item))
-    groups = [code for code in failed if code.startswith("gradients-")]
-    consequences = [code for code in failed if code in CONSEQUENCES]
-    if len(consequences) == len(failed) and not reasons:
-        consequences = []  # of what nothing tells the cause, each is told
-    for code in sorted(failed, key=vagueness):
-        if code in groups[1:] or code in consequences[1:]:
-            continue  # told with the first
-        if code in groups and len(groups) > 1:
-            reasons.append(_of_scenes(failed[code], ", ".join(groups)))
-        elif code in consequences and len(consequences) > 1:
-            where = dict.fromkeys(scene for each in consequences for scene, _ in failed[each])
-            reasons.append(f"{', '.join(where)}: {', '.join(consequences)}: may follow from that.")
-        else:
-            reasons.append(_of_scenes(failed[code]))
-    if not reasons:
-        reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
-    return tuple(reasons)
-
-
-def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:
-    """Word one reason for all scenes that a criterion failed for, and for all ``codes`` that failed as it did."""
-    scenes = ", ".join(scene for scene, _ in failed)
-    first = failed[0][1]
-    if codes:
-        first = replace(first, code=codes, why="No gradient reaches them: training runs without them.")
-    measured = {item.measured for _, item in failed}
-    if len(measured) > 1:
-        parts = (f"{scene}: {item.measured.rstrip('.')}" for scene, item in failed)
-        first = replace(first, measured="; ".join(parts))
-    return f"{scenes}: {reason_of(first)}"
-
-
-def reason_of(item: Criterion) -> str:
-    """Return what failed and what that means, in a line."""
-    return f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
-
-
-def now() -> str:
-    """Return the time in UTC, ISO 8601."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

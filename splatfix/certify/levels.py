@@ -1,58 +1,43 @@
-"""The levels of proof: which of them a certification verified, and on what evidence."""
+"""The levels of proof: which of them a certification verified, and on what evidence; and what each run level runs.
 
-from collections.abc import Collection, Sequence
+The run levels of ``certify --level`` are in the manner of ``dcgmi diag -r``: each holds what the ones below it hold, and more.
+"""
+
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneComparison, SceneRun
+from splatfix.certify.model import (
+    Comparison,
+    KernelCheck,
+    Outcome,
+    SceneComparison,
+    SceneRun,
+    first_causes,
+    reason_of,
+)
+from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Finding, Status
 
-
-def evaluate(
-    findings: Sequence[Finding],
-    kernels: Sequence[KernelCheck],
-    scenes: Sequence[SceneRun],
-    comparison: Comparison | None,
-    renderer: str,
-    device: str,
-    built: Rung | None = None,
-) -> tuple[Rung, ...]:
-    """Return all levels of the smoke trainer, lowest first: of what trained, where anything did."""
-    if built is None or scenes:
-        # an extension that did not train is no evidence; that it cannot run here refuses the environment all the same
-        apart = renderer == "torch" and bool(scenes)
-        judged = [item for item in findings if item.status is Status.FAIL or not apart]
-        plain = bool(scenes) and (renderer == "torch" or rendered_in_torch(scenes))
-        built = _built(judged if device != "cpu" else (), plain=plain)
-    return (
-        level_resolved(findings, device),
-        built,
-        _loads(kernels, scenes),
-        _computes(kernels),
-        _trains(scenes),
-        reproduces(scenes, comparison),
-    )
+RUN_LEVELS = {
+    1: "the diagnosis. Nothing was computed: no kernel ran and no scene was trained",
+    2: "the diagnosis, and kernels against float64 references. No scene was trained",
+    3: "the diagnosis, kernels, and the quick suite",
+    4: "the diagnosis, kernels, and every scene",
+}
+TRAINS_FROM, FULL = 3, 4
+FULL_ITERATIONS = 30_000
+"""Of each public scene at the full level: what the papers publish."""
+NEEDS = {1: (), 2: VERIFY_NEEDS, 3: CERTIFY_NEEDS, 4: CERTIFY_NEEDS}
+"""The distributions that each needs in the environment."""
 
 
-def left_out(
-    proof: Sequence[Rung], names: Collection[RungName], why: str, *, unless_failed: bool = False
-) -> tuple[Rung, ...]:
-    """Return the levels with those of these names open, for a reason; with ``unless_failed`` a failure stays."""
-    rungs = []
-    for rung in proof:
-        if rung.name in names and not (unless_failed and rung.reached is False):
-            rung = replace(rung, reached=None, shown_by=why)
-        rungs.append(rung)
-    return tuple(rungs)
-
-
-def level_resolved(findings: Sequence[Finding], device: str) -> Rung:
-    """The lowest level, by the findings for the GPU that ``device`` means."""
+def resolved(findings: Sequence[Finding], device: str) -> Rung:
+    """Judge the lowest level by the findings for the GPU that ``device`` means."""
     relevant = _bearing_on(RungName.RESOLVED, findings)
     if device == "cpu":  # a GPU that is not used refuses nothing
         relevant = [item for item in relevant if not check_named(item.code).needs_gpu]
@@ -76,7 +61,7 @@ def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None
         return None
     findings = run_checks(make_context(facts, Goal(tuple(targets))))
     # a drop-in that NVRTC would compile at its first call is not built
-    rung = _built(findings, plain=False, bad=(Status.FAIL, Status.WARN))
+    rung = built(findings, bad=(Status.FAIL, Status.WARN))
     names = ", ".join(arch.sm for arch in targets)
     if rung.reached is None:
         return replace(rung, shown_by=f"no CUDA extension was found to judge for {names}")
@@ -85,7 +70,10 @@ def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None
     return rung
 
 
-def _built(findings: Sequence[Finding], *, plain: bool, bad: tuple[Status, ...] = (Status.FAIL,)) -> Rung:
+def built(
+    findings: Sequence[Finding], *, plain: bool = False, bad: tuple[Status, ...] = (Status.FAIL,)
+) -> Rung:
+    """Judge extensions by the findings about them; ``plain`` says that all that ran was plain PyTorch."""
     summaries: dict[Status, list[str]] = {}
     failed = []
     for item in _bearing_on(RungName.BUILT, findings):
@@ -101,29 +89,28 @@ def _built(findings: Sequence[Finding], *, plain: bool, bad: tuple[Status, ...] 
         return Rung(RungName.BUILT, None, "; ".join(summaries[Status.WARN]))
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
-    return Rung(RungName.BUILT, None, "no CUDA extension was judged: no GPU was used")
+    return Rung(RungName.BUILT, None, "no CUDA extension was judged")
 
 
-def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:
-    """Every renderer that ran was plain PyTorch, whatever its name."""
+def loads(kernels: Sequence[KernelCheck], scenes: Sequence[SceneRun]) -> Rung:
+    """Take what was imported: by a training, else by a check of kernels."""
     for run in scenes:
-        renderer = run.record.implementations.get("renderer")
-        if renderer is None or not (renderer.engine or "").startswith("torch-"):
-            return False
-    return bool(scenes)
-
-
-def _loads(kernels: Sequence[KernelCheck], scenes: Sequence[SceneRun]) -> Rung:
-    for run in scenes:
-        if run.record.implementations:
-            parts = ", ".join(sorted(run.record.implementations))
-            return Rung(RungName.LOADS, True, f"imported in the target environment: {parts}")
+        parts = [name for name, part in run.record.implementations.items() if part.module]
+        if parts:
+            text = f"imported in the target environment: {', '.join(sorted(parts))}"
+            return Rung(RungName.LOADS, True, text)
     if any(item.implementation for item in kernels):
         return Rung(RungName.LOADS, True, "the kernels were imported in the target environment")
-    return Rung(RungName.LOADS, False, "the trainer could not be imported in the target environment")
+    # of a trainer that was not observed nothing is said
+    reached = False if any(run.passed is False for run in scenes) else None
+    return Rung(RungName.LOADS, reached, "nothing was seen that a trainer imported and called")
 
 
-def _computes(kernels: Sequence[KernelCheck]) -> Rung:
+def computes(kernels: Sequence[KernelCheck]) -> Rung:
+    """Take what was held against float64 references."""
+    if not kernels:
+        text = "kernels were not compared with references; splatfix certify --level 2 does that"
+        return Rung(RungName.COMPUTES, None, text)
     failed = [item for item in kernels if item.outcome is Outcome.FAILED]
     met = [item for item in kernels if item.outcome is Outcome.MET]
     if failed or not met:
@@ -149,50 +136,36 @@ def _computes(kernels: Sequence[KernelCheck]) -> Rung:
     return Rung(RungName.COMPUTES, True, text)
 
 
-def _trains(scenes: Sequence[SceneRun]) -> Rung:
+def trains(scenes: Sequence[SceneRun], not_all: str, name: RungName = RungName.TRAINS) -> Rung:
+    """Take the criteria of all scenes; ``not_all`` says why not all were trained, and ``name`` is that of a rehearsal where CUDA
+    had no part in it."""
     failed = [run.scene for run in scenes if run.passed is False]
     if failed:
-        return Rung(RungName.TRAINS, False, f"criteria failed for {', '.join(failed)}")
-    if not scenes:
-        return Rung(RungName.TRAINS, False, "no scene was trained")
-    if short := too_short(scenes):
-        return Rung(RungName.TRAINS, None, f"too short to judge: {short}")
-    readable = [run for run in scenes if not run.unreadable]
-    psnr = ", ".join(f"{run.scene} {run.record.heldout.psnr or 0.0:.2f} dB" for run in readable)
-    limits = ""
-    if unknown := without_floor(scenes):
-        limits += f" (no reference PSNR for {', '.join(unknown)})"
-    if len(readable) == len(scenes):
-        return Rung(RungName.TRAINS, True, f"all criteria met on all scenes; held-out PSNR: {psnr}{limits}")
-    shown_by = f"cannot be read: {unreadable(scenes)}"
-    if readable:
-        shown_by += f"; all criteria met on the others; held-out PSNR: {psnr}{limits}"
-    return Rung(RungName.TRAINS, None, shown_by)
+        return Rung(name, False, f"criteria failed for {', '.join(failed)}")
+    shown = [not_all] if not_all else open_of(scenes)
+    reached = None if shown or not scenes else True
+    for run in scenes:
+        psnr = run.record.heldout.psnr
+        if run.passed and not run.unreadable:
+            quality = "not measured" if psnr is None else f"{psnr:.2f} dB"
+            shown.append(f"{run.scene} met every criterion that was measured, held-out PSNR {quality}")
+    return Rung(name, reached, "; ".join(shown) or "no scene was trained")
 
 
-def without_floor(runs: Sequence[SceneRun]) -> list[str]:
-    """The scenes whose held-out quality was measured, but has no reference to compare with."""
-    scenes = []
-    for run in runs:
-        for item in run.criteria:
-            if item.code == "held-out-quality" and item.outcome is Outcome.NOT_MEASURED:
-                scenes.append(run.scene)
-    return scenes
+def open_of(scenes: Sequence[SceneRun]) -> list[str]:
+    """Return each scene that says nothing, or not enough, with the first reason."""
+    texts = []
+    for run in scenes:
+        undetermined = [item for item in first_causes(run.criteria) if item.outcome is Outcome.UNDETERMINED]
+        if run.unreadable:
+            texts.append(f"{run.scene} cannot be read, which says nothing about the environment")
+        elif run.passed is None:
+            texts.append(f"{run.scene}: {reason_of(undetermined[0])}".rstrip("."))
+    return texts
 
 
-def unreadable(scenes: Sequence[SceneRun]) -> str:
-    """The names of scenes that could not be read."""
-    return ", ".join(run.scene for run in scenes if run.unreadable)
-
-
-def too_short(scenes: Sequence[SceneRun]) -> str:
-    """The scenes whose runs were too short to judge, with their length."""
-    short = [run for run in scenes if run.passed is None]
-    return ", ".join(f"{run.scene} ({counted(run.record.iterations or 0, 'iteration')})" for run in short)
-
-
-def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None) -> Rung:
-    """Return the level that a comparison with a baseline reaches."""
+def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None, not_all: str = "") -> Rung:
+    """Return the level that a comparison with a baseline reaches; ``not_all`` says why not all scenes were trained."""
     if comparison is None:
         return Rung(RungName.REPRODUCES, None, "no baseline was given (--baseline)")
     by_outcome: dict[Outcome, list[SceneComparison]] = {outcome: [] for outcome in Outcome}
@@ -200,9 +173,8 @@ def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None) -> Run
         by_outcome[item.outcome].append(item)
     if worse := by_outcome[Outcome.FAILED]:
         return Rung(RungName.REPRODUCES, False, "; ".join(f"{item.scene}: {item.why}" for item in worse))
-    not_shown = []
-    if names := unreadable(scenes):
-        not_shown.append(f"cannot be read: {names}")
+    not_shown = [not_all] if not_all else []
+    not_shown += [f"{run.scene} cannot be read" for run in scenes if run.unreadable]
     for item in by_outcome[Outcome.NOT_MEASURED]:
         not_shown.append(f"{item.scene}: not comparable: {item.why}")
     held = []

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from smoke_trainer.record import TrainerError, TrainingRecord
-from splatfix.certify import run_levels
-from splatfix.certify.certificate import Measured, suite_certificate
+from splatfix.certify.advice import end_of
+from splatfix.certify.baseline import compare
+from splatfix.certify.certificate import Measured, write_certificate
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import Training
-from splatfix.certify.criteria.running import is_unreadable, sentences
+from splatfix.certify.criteria.running import is_unreadable
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
+from splatfix.certify.levels import FULL, NEEDS
 from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
 from splatfix.certify.prerequisites import gpu_obstacle, packages_obstacle, require_device
@@ -59,7 +61,7 @@ class SmokeTrainer:
         """Check the environment and its kernels; a run level that only diagnoses runs nothing."""
         subject, level = self._subject, self._subject.request.level
         progress("environment", {})
-        needs = run_levels.NEEDS[level or run_levels.FULL]
+        needs = NEEDS[level or FULL]
         obstacle = packages_obstacle(self._facts, subject.python, needs)
         if level == 1 and not obstacle:
             obstacle = gpu_obstacle(subject.device, self._facts)
@@ -95,7 +97,9 @@ class SmokeTrainer:
 
     def certificate(self, measured: Measured, findings: Sequence[Finding], built: Rung | None) -> Certificate:
         """Return the certificate of what was measured."""
-        return suite_certificate(self._subject, self._facts, measured, findings, built)
+        subject = self._subject
+        comparison = compare(measured.runs, subject.baseline, subject.published)
+        return write_certificate(subject, self._facts, measured, findings, built, comparison)
 
     def train(self, scene: str, tell: Tell, *, first: bool) -> SceneRun:
         """Train one scene; the first one's beginning twice, to see whether training repeats."""
@@ -141,7 +145,6 @@ class SmokeTrainer:
             done=done,
             device=subject.device,
             renderer=subject.request.renderer,
-            iterations=subject.suite.iterations,
             own_scene=subject.suite.data is not None,
             latest=words(latest, left=False),
             repeated=repeated,
@@ -155,7 +158,7 @@ class SmokeTrainer:
             record=record,
             images=tuple(images[:MAX_IMAGES]),
             log=f"{scene}/{TRAINING_LOG}",
-            unreadable=sentences(record.error) if is_unreadable(training) else "",
+            unreadable=end_of(record.error, done) if is_unreadable(training) else "",
         )
 
     def _argv(self, scene: str) -> list[str]:

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.certify.baseline import require_alike
+from splatfix.certify.levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.model import Certificate
 from splatfix.certify.prerequisites import device_for, renderer_for
 from splatfix.certify.request import CertifyRequest
-from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.smoke import stage
 from splatfix.core.errors import SplatfixError
@@ -23,6 +24,10 @@ from splatfix.model import Facts
 class SmokeSubject(Struct, frozen=True):
     """Splatfix's own trainer in one environment."""
 
+    rehearsed: ClassVar[bool] = False
+    extensions: ClassVar[tuple[str, ...]] = ()
+    """It is judged with all that are installed."""
+
     request: CertifyRequest
     python: str
     device: str
@@ -33,6 +38,21 @@ class SmokeSubject(Struct, frozen=True):
     """The name of published figures to compare with, instead of that."""
     stage_files: Callable[[Path], Path] = stage
     """Puts trainer and kernels into a folder and returns the PYTHONPATH entry."""
+
+    @property
+    def title(self) -> str:
+        """What is certified, in words."""
+        return f"Run level {self.level} of {FULL}" if self.level else "Training 3D Gaussians"
+
+    @property
+    def level(self) -> int | None:
+        """The run level that was asked for."""
+        return self.request.level
+
+    @property
+    def renderer(self) -> str:
+        """What it draws with."""
+        return self.request.renderer
 
     @property
     def out(self) -> Path:

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from splatfix.certify import Certificate, Outcome, SceneRun, Suite, Verdict, certify
 from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
-from splatfix.certify.levels import evaluate
+from splatfix.certify.levels import reproduces
 from splatfix.certify.model import Comparison, SceneComparison
 from splatfix.certify.smoke_training import record_of
-from splatfix.core.proof import Rung, RungName
+from splatfix.core.proof import Rung
 from splatfix.core.step import Command
 from splatfix.knowledge.published import methods
 from splatfix.model import Facts
@@ -75,8 +75,7 @@ def outcomes(scene: SceneComparison) -> dict[str, Outcome]:
 
 
 def rung(run: SceneRun, published: str) -> Rung:
-    proof = evaluate((), (), (run,), compare((run,), None, published), "torch", "cpu")
-    return next(one for one in proof if one.name is RungName.REPRODUCES)
+    return reproduces((run,), compare((run,), None, published))
 
 
 @pytest.mark.parametrize(("factors", "outcome"), TABLES["factors"])

@@ -93,9 +93,9 @@ def test_the_smoke_trainer_failed(said: str, name: str, advice: str) -> None:
 def test_only_what_fails_by_its_output_is_explained() -> None:
     judged = Criterion("training-finishes", Outcome.FAILED, "", "")
     met = replace(judged, outcome=Outcome.MET)
-    assert explained(met, ABI) == met
+    assert explained(met, ABI, "") == met
     other = replace(judged, code="loss-falls")
-    assert explained(other, ABI) == other
+    assert explained(other, ABI, "") == other
 
 
 def test_a_stack_whose_trainer_failed() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from smoke_trainer.record import Implementation
-from splatfix.certify.criteria.criterion import SMOKE, Measure, Measures, Training, criterion
+from splatfix.certify.criteria.criterion import SMOKE, Measure, Measures, Registered, Training, criterion
 from splatfix.certify.criteria.running import OTHER_PACKAGES
 from splatfix.certify.loaded_files import LoadedCode
-from splatfix.certify.model import CODE_AS_INSTALLED, Criterion, Outcome
+from splatfix.certify.model import CODE_AS_INSTALLED, Criterion
 from splatfix.core.proof import Rung
 from splatfix.core.step import Command
 from splatfix.core.words import counted, few
@@ -77,6 +77,22 @@ def training_repeats(training: Training) -> Measures:
     return Measure(met, measured, required=required)
 
 
+_AS_INSTALLED = Registered(
+    code=CODE_AS_INSTALLED,
+    title="Every file that ran is as its wheel installed it",
+    required="every file that ran is as its wheel installed it",
+    why="Other code ran than the versions in this certificate name.",
+    source="the RECORD of each wheel (PEP 376); SunshineWYC/BlockGaussian#2: another version of the rasterizer lay there",
+)
+_BUILT = Registered(
+    code="extensions-built",
+    title="The installed extensions are built for the GPUs that were named",
+    required="the installed extensions carry code for the GPUs that were named",
+    why="They cannot run there. No GPU was used here: what trained is plain PyTorch.",
+    source="their own binaries, as splatfix inspect reads them; nerfstudio-project/gsplat#1053: no kernel image for the GPU",
+)
+
+
 def as_installed(code: LoadedCode, python: str) -> Criterion:
     """Name each file that ran and differs from what its wheel installed, and what has no digest to compare with.
 
@@ -84,46 +100,19 @@ def as_installed(code: LoadedCode, python: str) -> Criterion:
     """
     texts = [item.text for item in code.differences]
     if not texts and code.compared:
-        texts.append(
-            f"{counted(code.compared, 'file')} of {few(code.distributions)} are as they were installed"
-        )
+        files = counted(code.compared, "file")
+        texts.append(f"{files} of {few(code.distributions)} are as they were installed")
     if code.unknown:
         texts.append(f"not known: {few(code.unknown, 3)}")
-    outcome, why = Outcome.FAILED, "Other code ran than the versions in this certificate name."
-    if not code.differences:
-        outcome, why = Outcome.MET if code.compared else Outcome.NOT_MEASURED, ""
-    names = dict.fromkeys(item.distribution for item in code.differences if item.distribution)
-    repairs = [Command(("splatfix", "install", "--repair", name, "--python", python)) for name in names]
-    advice = [command.shell(windows=False) for command in repairs]
-    if any(not item.distribution for item in code.differences):
-        advice.append(
-            "look into the named files, and remove what is not wanted (a .pth file or sitecustomize loads them)"
-        )
-    return Criterion(
-        code=CODE_AS_INSTALLED,
-        outcome=outcome,
-        measured=few(texts, between="; "),
-        required="every file that ran is as its wheel installed it",
-        why=why,
-        source="the RECORD of each wheel (PEP 376); SunshineWYC/BlockGaussian#2: another version of the rasterizer lay there",
-        advice="; ".join(advice),
-        title="Every file that ran is as its wheel installed it",
-    )
+    advice: dict[str, None] = {}
+    for item in code.differences:
+        repair = Command(("splatfix", "install", "--repair", item.distribution, "--python", python))
+        remove = "look into the named files, and remove what is not wanted (a .pth file or sitecustomize loads them)"
+        advice[repair.shell(windows=False) if item.distribution else remove] = None
+    met = not code.differences if code.differences or code.compared else None
+    return _AS_INSTALLED.criterion(Measure(met, few(texts, between="; "), advice="; ".join(advice)))
 
 
 def extensions_built(built: Rung) -> Criterion:
     """Say whether the installed extensions carry code for the GPUs that were named and are not here."""
-    outcome, why = Outcome.NOT_MEASURED, ""
-    if built.reached is not None:
-        outcome = Outcome.MET if built.reached else Outcome.FAILED
-    if built.reached is False:
-        why = "They cannot run there. No GPU was used here: what trained is plain PyTorch."
-    return Criterion(
-        code="extensions-built",
-        outcome=outcome,
-        measured=built.shown_by,
-        required="the installed extensions carry code for the GPUs that were named",
-        why=why,
-        source="their own binaries, as splatfix inspect reads them; nerfstudio-project/gsplat#1053: no kernel image for the GPU",
-        title="The installed extensions are built for the GPUs that were named",
-    )
+    return _BUILT.criterion(Measure(built.reached, built.shown_by))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from smoke_trainer.record import HostPeaks, TrainingRecord
-from splatfix.certify.criteria.criterion import Measure, Measures, Training, criterion
+from splatfix.certify.criteria.criterion import Measure, Measures, Training, criterion, missing
 
 MAX_EVALUATION = 1.1
 """Evaluation may hold this many times the memory of training: it needs no gradients."""
@@ -31,25 +31,23 @@ MIN_TIMED = 0.9
 )
 def evaluation_memory(training: Training) -> Measures:
     """Compare the memory of evaluation and training: allocated on the GPU, or resident beyond what the process began with."""
-    memory = training.record.memory
-    host, cuda = memory.host or HostPeaks(), memory.cuda
-    allocator, held = _allocator_slack(training.record), "allocated on the GPU"
-    if cuda:
-        train, evaluation = cuda.train.allocated, cuda.eval.allocated
-    elif training.stack or host.start is None or host.train is None or host.eval is None:
-        train = evaluation = None
+    memory, slack = training.record.memory, _slack(training.record)
+    start, peaks, held = 0, memory.host or HostPeaks(), "resident beyond Python and torch"
+    train, evaluation = peaks.train, peaks.eval
+    if memory.cuda:
+        held = "allocated on the GPU"
+        train, evaluation = memory.cuda.train.allocated, memory.cuda.eval.allocated
+    elif training.stack or peaks.start is None:
+        train = None
     else:
-        train, evaluation, held = (
-            host.train - host.start,
-            host.eval - host.start,
-            "resident beyond Python and torch",
-        )
+        start = peaks.start
     if train is None or evaluation is None:
         return Measure(None, "the peaks of training and evaluation are not told apart here")
+    train, evaluation = train - start, evaluation - start
     return Measure(
-        evaluation <= MAX_EVALUATION * train or evaluation - train < allocator,
+        evaluation <= MAX_EVALUATION * train or evaluation - train < slack,
         f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, {held}",
-        required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(allocator)} more",
+        required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(slack)} more",
     )
 
 
@@ -65,19 +63,18 @@ def evaluation_memory(training: Training) -> Measures:
 )
 def memory_growth(training: Training) -> Measures:
     """Take by how much memory grows beyond the model."""
-    memory, allocator = training.record.memory, _allocator_slack(training.record)
+    memory, slack = training.record.memory, _slack(training.record)
     growth = memory.growth
     if growth is None:
-        return Measure(
-            None, "too few iterations ran with one number of Gaussians, or memory cannot be read here"
-        )
-    peak = memory.cuda.train.allocated if memory.cuda else memory.rss
+        why = "too few iterations ran with one number of Gaussians, or memory cannot be read here"
+        return Measure(None, why)
+    peak = (memory.cuda.train.allocated if memory.cuda else memory.rss) or 0
     between = f"iterations {growth.start} to {growth.end}"
     grown = growth.per_1000 * (growth.end - growth.start) / 1000
     return Measure(
-        growth.per_1000 < MAX_GROWTH * (peak or 0) or grown < allocator,
-        f"{_mib(growth.per_1000)} per 1,000 iterations beyond the model ({between}), peak {_mib(peak or 0)}",
-        required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or {_mib(allocator)} in all",
+        growth.per_1000 < MAX_GROWTH * peak or grown < slack,
+        f"{_mib(growth.per_1000)} per 1,000 iterations beyond the model ({between}), peak {_mib(peak)}",
+        required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or {_mib(slack)} in all",
     )
 
 
@@ -93,24 +90,21 @@ def memory_growth(training: Training) -> Measures:
 )
 def memory_utilisation(training: Training) -> Measures:
     """Take the share of memory in use: of the GPU by all programs, or of what this process may use."""
-    record = training.record
-    memory, cuda = record.memory, record.memory.cuda
-    if cuda is None:
-        if training.stack:
-            return None
-        if memory.rss is None or not memory.limit:
-            return Measure(None, "not known on this system")
-        share = memory.rss / memory.limit
-        kind = f"of the {memory.limit / 2**30:.1f} GiB that this process may use"
-        return Measure(share < MAX_USED, f"{share:.1%} {kind}")
-    if record.machine.gpu_integrated:
+    memory, cuda = training.record.memory, training.record.memory.cuda
+    share, kind = None, "of the GPU's memory in use, by all programs"
+    if cuda and training.record.machine.gpu_integrated:
         shared = "this GPU shares the machine's memory, and what files are cached in counts as used"
         return Measure(None, f"not judged: {shared}")
-    if cuda.used_share is None:
+    if cuda:
+        share = cuda.used_share
+    elif training.stack:
+        return None
+    elif memory.rss is not None and memory.limit:
+        share = memory.rss / memory.limit
+        kind = f"of the {memory.limit / 2**30:.1f} GiB that this process may use"
+    if share is None:
         return Measure(None, "not known on this system")
-    return Measure(
-        cuda.used_share < MAX_USED, f"{cuda.used_share:.1%} of the GPU's memory in use, by all programs"
-    )
+    return Measure(share < MAX_USED, f"{share:.1%} {kind}")
 
 
 @criterion(
@@ -127,11 +121,10 @@ def memory_spill(training: Training) -> Measures:
     cuda, total = training.record.memory.cuda, training.record.machine.gpu_memory
     if cuda is None:
         return None
-    spilled, reserved = cuda.spill, cuda.train.reserved
-    if total and reserved and reserved > total:
-        spilled = max(spilled or 0, reserved - total)
-    if spilled is None:
+    over = (cuda.train.reserved or 0) - total if total else 0
+    if cuda.spill is None and over <= 0:
         return None
+    spilled = max(cuda.spill or 0, over)
     return Measure(spilled == 0, f"at least {_mib(spilled)}")
 
 
@@ -149,16 +142,16 @@ def time_by_phase(training: Training) -> Measures:
     """Take the share of the training that its phases account for."""
     phases, total = training.record.phases, training.record.seconds.get("train") or 0.0
     timed = sum(phases.values())
-    measured = "not recorded"
-    if timed and total:
-        shares = sorted(((seconds / timed, name) for name, seconds in phases.items()), reverse=True)
-        listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
-        measured = f"{listed}; {bound_by(phases)}; {timed:.1f} of {total:.1f} s timed"
     both = phases.get("forward", 0.0) > 0 and phases.get("backward", 0.0) > 0
     met = total > 0 and both and timed >= MIN_TIMED * total
     if training.stack and not met:
         # a trainer that draws by functions that are not watched is no fault of it
         return Measure(None, "its phases could not be told apart")
+    if not timed or not total:
+        return missing()
+    shares = sorted(((seconds / timed, name) for name, seconds in phases.items()), reverse=True)
+    listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
+    measured = f"{listed}; {bound_by(phases)}; {timed:.1f} of {total:.1f} s timed"
     return Measure(met, measured, missing=not both)
 
 
@@ -168,15 +161,14 @@ def bound_by(phases: Mapping[str, float]) -> str:
     others = sum(phases.values()) - phases[slowest]
     if others <= 0:
         return f"all in {slowest}"
-    return (
-        f"most in {slowest}: {1.0 + phases[slowest] / others:.2f} times as fast in all if that took no time"
-    )
+    gain = 1.0 + phases[slowest] / others
+    return f"most in {slowest}: {gain:.2f} times as fast in all if that took no time"
 
 
 def _mib(size: float) -> str:
     return f"{size / 2**20:,.0f} MiB"
 
 
-def _allocator_slack(record: TrainingRecord) -> int:
+def _slack(record: TrainingRecord) -> int:
     """Return the bytes by which memory may differ because of its allocator alone."""
     return LEAST_GPU_GROWTH if record.memory.cuda else LEAST_GROWTH

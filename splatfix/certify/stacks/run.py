@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
-from splatfix.certify.certificate import Measured
+from splatfix.certify.certificate import Measured, write_certificate
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import StackRun, Training
-from splatfix.certify.criteria.stack import METRICS as OF_METRICS
-from splatfix.certify.criteria.stack import RENDERING
+from splatfix.certify.criteria.running import METRICS as OF_METRICS
+from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Certificate, Mend, SceneRun, TestedStack
@@ -24,10 +24,8 @@ from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import child_variables, stage
 from splatfix.certify.smoke_training import record_of
-from splatfix.certify.stacks.certificate import stack_certificate
 from splatfix.certify.stacks.child import copy_scene, stage_inside, training_arguments
 from splatfix.certify.stacks.progress import following
-from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
 from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
@@ -97,7 +95,6 @@ class StackTrainer:
         """Train, render, measure, and judge."""
         began = time.monotonic()
         subject = self._subject
-        problems = scene_problems(subject.source, subject.scene, subject.images)
         done, observed = self._run_script(subject.script, self._arguments, "trainer.log", tell)
         if done.ok and (subject.source / RENDER).is_file():
             self._render(tell)
@@ -110,7 +107,6 @@ class StackTrainer:
             extensions=subject.extensions,
             mends=(*subject.mends, *self._mends),
             scripts=self._scripts,
-            scene_problems=problems,
         )
         criteria = judge(Training(record=record, done=done, device=subject.device, stack=run))
         pictures = sorted(self._report.glob("renders/**/*.png"))[:MAX_IMAGES]
@@ -185,7 +181,16 @@ class StackTrainer:
             mends=(*subject.mends, *self._mends),
             weights=tuple(self._weights),
         )
-        return stack_certificate(subject, self._facts, measured, stack, findings, built)
+        environment = {
+            "stack": ", ".join(filter(None, (stack.name, stack.remote, stack.commit))),
+            "training": stack.command.shell(windows=False),
+            "drop-ins": ", ".join(stack.dropins),
+            "threads": f"{subject.threads} ({subject.threads_because})" if subject.threads else "",
+        }
+        known = {name: text for name, text in environment.items() if text}
+        return write_certificate(
+            subject, self._facts, measured, findings, built, stack=stack, environment=known
+        )
 
     def _run_script(
         self, script: str, arguments: list[str], log: str, tell: Tell

@@ -1,11 +1,13 @@
 """What is certified: a stack's own trainer, as it was prepared for one machine."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
+from splatfix.certify.scenes import Suite
 from splatfix.core.step import Command, target_options, value_options
 from splatfix.model import Checkout
 from splatfix.model.option import Replacement
@@ -17,6 +19,9 @@ PICKLES = "torch-load-pickles"
 
 class StackSubject(Struct, frozen=True, kw_only=True):
     """A checkout, what stands in for its extensions, and the scene it trains."""
+
+    level: ClassVar[int | None] = None
+    """Run levels are of splatfix's own trainer."""
 
     request: RehearseRequest
     python: str
@@ -59,6 +64,21 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     threads_because: str = ""
 
     @property
+    def title(self) -> str:
+        """What is certified, in words."""
+        return f"{'A rehearsal of ' if self.rehearsed else ''}{self.name}'s own trainer"
+
+    @property
+    def renderer(self) -> str:
+        """What it draws with."""
+        return ", ".join(self.extensions) or "its own"
+
+    @property
+    def suite(self) -> Suite:
+        """Its scene, as the smoke trainer's subjects have several."""
+        return Suite(self.scene.name, self.scenes, 0.0)
+
+    @property
     def rehearsed(self) -> bool:
         """It runs on the CPU, which reaches the rung of that name."""
         return self.device == "cpu"
@@ -82,7 +102,7 @@ class StackSubject(Struct, frozen=True, kw_only=True):
 
     @property
     def scenes(self) -> tuple[str, ...]:
-        """The name of the scene, as the smoke trainer's subjects have several."""
+        """The name of the scene."""
         return (self.scene.name,)
 
     @property
