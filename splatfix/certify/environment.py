@@ -21,14 +21,10 @@ def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dic
     environment = {
         "splatfix": f"{splatfix.__version__}{commit()}",
         "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
-        "python": "unknown",
-        "torch": "unknown",
+        "python": interpreter.version if interpreter else "unknown",
+        "torch": torch.version if torch else "unknown",
         **gpu_record(facts, device, scenes),
     }
-    if interpreter is not None:
-        environment["python"] = interpreter.version
-    if torch is not None:
-        environment["torch"] = torch.version
     for run in scenes:
         machine = run.record.machine
         if machine.cpu:
@@ -68,9 +64,7 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
     if unused:
         record[others] = unused
     driver = facts.machine.driver.value
-    record["driver"] = "none"
-    if driver is not None:
-        record["driver"] = driver.version or "unknown"
+    record["driver"] = (driver.version or "unknown") if driver else "none"
     return record
 
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from splatfix.certify import Outcome
 from splatfix.certify.advice import explained
 from splatfix.certify.criteria import judge
-from splatfix.certify.criteria.criterion import StackRun
 from splatfix.certify.kernels import AFTER_A_HANG, IMPLEMENTATIONS, KERNEL_TIMEOUT, check_kernels
 from splatfix.certify.model import Criterion
 from splatfix.certify.smoke import child_variables
@@ -100,7 +99,7 @@ def test_only_what_fails_by_its_output_is_explained() -> None:
 
 def test_a_stack_whose_trainer_failed() -> None:
     done = Completed(("train.py",), 1, "", f"Traceback (most recent call last):\n{ABI}\n", 1.0)
-    criteria = judge(trained({}, done=done, stack=StackRun()))
+    criteria = judge(trained({}, done=done, stack=True))
     found = next(item for item in criteria if item.code == "training-finishes")
     assert "[torch-abi-mismatch]" in found.why
     assert found.advice

@@ -13,7 +13,6 @@ from splatfix.certify.advice import end_of, explained
 # the order in which a certificate shows them
 from splatfix.certify.criteria import running, learning, resources, code  # isort: skip
 from splatfix.certify.criteria.criterion import (
-    MODEL,
     REGISTERED,
     RENDERINGS,
     SHORTEST,
@@ -21,7 +20,6 @@ from splatfix.certify.criteria.criterion import (
     STACK,
     Measure,
     Registered,
-    StackRun,
     Training,
 )
 from splatfix.certify.model import Criterion
@@ -37,7 +35,7 @@ def judge(training: Training) -> tuple[Criterion, ...]:
     ending = end_of(training.record.error, training.done)
     criteria: list[Criterion] = []
     for item in REGISTERED:
-        if kind not in item.of or not (training.record.iterations or item.without_result):
+        if item.of not in ("", kind) or not (training.record.iterations or item.without_result):
             continue
         measures = item.judge(training)
         if isinstance(measures, Measure):
@@ -58,23 +56,17 @@ def _as_far_as_seen(item: Registered, measure: Measure, training: Training) -> M
         length = counted(iterations, "iteration")
         why = f"a run of {length} is too short to judge this: {SHORTEST} or more decide it."
         return replace(measure, undetermined=True, why=why)
-    if training.stack is None:
+    if not training.stack:
         return measure
-    if obstacle := _obstacle(item, training, training.stack):
+    rendering = training.scripts.get(running.RENDERING)
+    obstacle = ""
+    if item.looks_at and not training.done.ok:
+        obstacle = "the training did not end well"
+    elif item.looks_at == RENDERINGS and not (rendering and rendering.ok):
+        obstacle = "no render.py drew its test views"
+    if obstacle:
         return replace(measure, met=None, text=f"{measure.text}: {obstacle}", why="", advice="")
     # no failure is one of the trainer's where a hook is missing; what had to be mended was seen without
     if item.code != running.MENDS and running.observed(training).undetermined:
         return replace(measure, undetermined=True, why="It was not observed as a whole.")
     return measure
-
-
-def _obstacle(item: Registered, training: Training, stack: StackRun) -> str:
-    """Return why a stack's own trainer did not leave what a criterion looks at; "" where it did."""
-    rendering = stack.scripts.get(running.RENDERING)
-    if item.looks_at in (MODEL, RENDERINGS) and not training.done.ok:
-        return "the training did not end well"
-    if item.looks_at == RENDERINGS and rendering is None:
-        return "it has no render.py"
-    if item.looks_at == RENDERINGS and rendering and not rendering.ok:
-        return "its test views were not rendered"
-    return ""

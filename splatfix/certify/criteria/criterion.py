@@ -15,20 +15,8 @@ SHORTEST = 100
 """Iterations from which on learning is judged: ten steps cannot show that an optimizer works, or that it does not."""
 SMOKE, STACK = "smoke", "stack"
 """Whose criterion it is: of splatfix's own trainer, or of a stack's, which is watched from outside."""
-ANY = (SMOKE, STACK)
 MODEL, RENDERINGS = "model", "renderings"
 """What a criterion looks at that a stack's own trainer may not have left."""
-
-
-class StackRun(Struct, frozen=True, kw_only=True):
-    """What is known of a stack's own training beside its record."""
-
-    extensions: Sequence[str] = ()
-    """Top-level modules that the checkout calls."""
-    mends: Sequence[Mend] = ()
-    """What had to be left out or mended so that it ran at all."""
-    scripts: Mapping[str, Completed] = field(default_factory=dict)
-    """How ``render.py`` and ``metrics.py`` ended, by :data:`RENDERING` and :data:`METRICS`."""
 
 
 class Training(Struct, frozen=True, kw_only=True):
@@ -47,8 +35,14 @@ class Training(Struct, frozen=True, kw_only=True):
     """Losses of the first run and of a second one with the same seed; None where there was no second."""
     repeat_ended: str = ""
     """Why the second run failed."""
-    stack: StackRun | None = None
-    """Of a stack's own trainer; None of splatfix's."""
+    stack: bool = False
+    """It is a stack's own trainer, of which the rest tells."""
+    extensions: Sequence[str] = ()
+    """Top-level modules that the checkout calls."""
+    mends: Sequence[Mend] = ()
+    """What had to be left out or mended so that it ran at all."""
+    scripts: Mapping[str, Completed] = field(default_factory=dict)
+    """How ``render.py`` and ``metrics.py`` ended, by :data:`RENDERING` and :data:`METRICS`."""
 
     @property
     def output(self) -> str:
@@ -86,14 +80,16 @@ class Registered(Struct, frozen=True, kw_only=True):
     """Kebab-case and stable."""
     title: str
     """A statement, which is then met or failed; ``{subject}`` stands for that of a measure."""
-    required: str
+    required: str = ""
+    """What a measure must be; "" where the title says it."""
     why: str = ""
     """What a failure means in practice."""
     source: str
     """Where the threshold comes from."""
     advice: str = ""
     """What to do about a failure."""
-    of: Sequence[str] = ANY
+    of: str = ""
+    """:data:`SMOKE` or :data:`STACK`; "" of both."""
     learning: bool = False
     """A run that is too short leaves it undetermined."""
     without_result: bool = False
@@ -116,7 +112,7 @@ class Registered(Struct, frozen=True, kw_only=True):
             code=f"{self.code}-{measure.subject}" if measure.subject else self.code,
             outcome=outcome,
             measured=measure.text,
-            required=measure.required or self.required,
+            required=measure.required or self.required or self.title,
             why=why,
             source=self.source,
             advice=advice,

@@ -76,8 +76,7 @@ def held_out_views(training: Training) -> Measures:
 
 @criterion(
     "finite-values",
-    title="No NaN or infinity",
-    required="no NaN or infinity in loss or gradients",
+    title="No NaN or infinity in loss or gradients",
     why="NaN or infinite values spread to every Gaussian they touch.",
     source="arithmetic: nothing finite follows; hbb1/2d-gaussian-splatting#30: another glm built well, and all became NaN",
     advice=_FIND_THE_PART,
@@ -129,7 +128,7 @@ def gradients(training: Training) -> Iterator[Measure]:
         measured = f"{zeros}, largest norm {group.max or 0.0:.3g}"
         met = steps > 0 and (group.max or 0.0) > 0 and zero <= MAX_ZERO_STEPS * steps
         # only what was not due yet is excused by a short run
-        excused = training.stack is not None or steps == 0
+        excused = training.stack or steps == 0
         yield Measure(met, measured, subject=code, why=why, missing=not excused)
 
 
@@ -137,7 +136,7 @@ def _not_judged(name: str, group: GroupGradients, training: Training) -> str:
     """Return why a group may have no gradients; "" where it must."""
     if name in _HARMONICS and not training.record.config.sh_degree:
         return "the degree of the harmonics stayed 0"
-    if training.stack is None:
+    if not training.stack:
         return ""
     needed = REQUIRED_GROUPS if "xyz" in training.record.gradients else _OF_ANCHORS
     if name not in needed and group.none_steps == group.steps:
@@ -226,7 +225,7 @@ def densification(training: Training) -> Measures:
     """Count what was added; of a stack's own trainer only the number was seen, not which were cloned or split."""
     counts = training.record.gaussians
     added, shown = counts.added or 0, {"added": counts.added, "removed": counts.removed}
-    if training.stack is None:
+    if not training.stack:
         added = (counts.cloned or 0) + (counts.split or 0)
         shown = {"cloned": counts.cloned, "split": counts.split, "pruned": counts.pruned}
     numbers = {"initial": counts.initial, "final": counts.final, **shown}
@@ -258,7 +257,7 @@ def heldout_gain(training: Training) -> Measures:
 
 def _unless_slow(training: Training, met: bool, measured: str, learns: bool) -> Measure:
     """Leave a stack's trainer that learns, and slower than ours, undetermined in a short run: a longer one shows how far."""
-    if met or training.stack is None or not learns or (training.record.iterations or 0) >= LONG:
+    if met or not training.stack or not learns or (training.record.iterations or 0) >= LONG:
         return Measure(met, measured)
     why = "It learns, though less than a run of this length shows with splatfix's own trainer: more iterations decide it."
     return Measure(False, measured, why=why, advice="Give it more with --iterations.", undetermined=True)
@@ -266,8 +265,7 @@ def _unless_slow(training: Training, met: bool, measured: str, learns: bool) -> 
 
 @criterion(
     "held-out-quality",
-    title="Held-out quality reaches the reference",
-    required="no reference PSNR for this scene, length and size",
+    title="Held-out quality reaches the reference, where there is one for this scene, length and size",
     why="Quality is below the reference for this scene.",
     source="1.5 dB below the lowest of three seeds; nerfstudio-project/gsplat#872: a degraded training that nothing else told",
     advice=_LEARN,
@@ -306,7 +304,7 @@ def heldout_not_above_training(training: Training) -> Measures:
     source="on the scenes of the quick suite held-out views are at most 1.3 dB worse; ubc-vision/3dgs-mcmc#28: 18.6 dB held out, "
     "44.1 dB trained",
     advice=f"Train on more photos, from between those that there are, or for fewer iterations. {_FIND_THE_PART}",
-    of=(SMOKE,),
+    of=SMOKE,
 )
 def heldout_near_training(training: Training) -> Measures:
     """Compare the two the other way round."""
@@ -324,30 +322,28 @@ def _against_training(record: TrainingRecord, good: Callable[[float], bool]) -> 
 
 @criterion(
     "ply-round-trip",
-    title="The saved PLY is what was trained",
-    required="the saved point cloud renders the same image",
+    title="The saved point cloud renders the same image",
     why="The saved file differs from what was trained.",
     source="the file holds the same float32 numbers, which CUDA may add in another order; cvg/resplat#5: a PLY that rendered "
     "otherwise",
     advice="Do not use this point cloud. Look for a full or failing disk, and certify again in another --out folder.",
-    of=(SMOKE,),
+    of=SMOKE,
 )
 def ply_round_trip(training: Training) -> Measures:
     """Compare what the saved point cloud, read back, renders with what was trained."""
     difference, tolerance = training.record.ply.round_trip_difference, training.record.ply.tolerance
     if difference is None or tolerance is None:
         return missing("not measured")
-    required = f"the saved point cloud renders the same image (within {tolerance})"
-    return Measure(difference <= tolerance, f"largest difference {difference:.2g}", required=required)
+    measured = f"largest difference {difference:.2g}"
+    return Measure(difference <= tolerance, measured, required=f"at most {tolerance}")
 
 
 @criterion(
     "point-cloud-saved",
-    title="What was trained was saved",
-    required="a PLY file with every Gaussian, all values finite",
+    title="A PLY file holds every Gaussian, all values finite",
     why="What was trained was not saved whole.",
     source="the trainer's own folder point_cloud/iteration_N",
-    of=(STACK,),
+    of=STACK,
     looks_at=MODEL,
 )
 def point_cloud_saved(training: Training) -> Measures:
@@ -362,5 +358,4 @@ def point_cloud_saved(training: Training) -> Measures:
         if cloud.non_finite:
             text += f", {counted(cloud.non_finite, 'non-finite value')}"
         listed.append(text)
-    required = f"a PLY file of iteration {expected} with every Gaussian, all values finite"
-    return Measure(sound, ", ".join(listed) or "no point_cloud.ply was found", required=required)
+    return Measure(sound, ", ".join(listed) or "no point_cloud.ply was found")

@@ -109,8 +109,7 @@ def memory_utilisation(training: Training) -> Measures:
 
 @criterion(
     "memory-spill",
-    title="Nothing spills to host memory",
-    required="nothing of the GPU's memory in host memory",
+    title="Nothing of the GPU's memory spills to host memory",
     why="The GPU is full, and Windows' driver goes on in host memory, which is some 20 times slower.",
     source="field report: mip-splatting under WSL2, where what the driver moves shows as shared GPU memory",
     advice="End other programs that use the GPU, and make the training fit: splatfix vram names the settings. Windows refuses "

@@ -8,15 +8,7 @@ from functools import partial
 
 from smoke_trainer.record import Implementation
 from splatfix.certify.advice import end_of, steps_in_words
-from splatfix.certify.criteria.criterion import (
-    SMOKE,
-    STACK,
-    Measure,
-    Measures,
-    StackRun,
-    Training,
-    criterion,
-)
+from splatfix.certify.criteria.criterion import SMOKE, STACK, Measure, Measures, Training, criterion
 from splatfix.core.words import counted, few
 
 MENDS, RENDERING, METRICS = "runs-as-it-is", "rendering", "metrics"
@@ -34,8 +26,6 @@ _SIGNALS = {
     9: "No program ends itself this way: where memory runs out the kernel ends the one that holds most "
     "(dmesg and journalctl -k say so), otherwise a person or a batch system did.",
     11: "Compiled code read or wrote memory that is not its own: an extension that does not fit this torch or driver.",
-    6: "Compiled code gave up; what it said is in the trainer's log.",
-    4: "Compiled code has instructions that this processor lacks.",
 }
 """What a signal that ended a trainer means, by its number (signal(7))."""
 _NOT_THERE = "cannot import name"
@@ -44,11 +34,10 @@ _NOT_THERE = "cannot import name"
 
 @criterion(
     "observed",
-    title="The trainer was observed",
-    required="every hook is set in the trainer's process",
+    title="Every hook is set in the trainer's process",
     why="The observer could not be set up in this environment: what it missed cannot be told from a fault of the trainer.",
     source="the observer's own traceback, in observer.log of the report",
-    of=(STACK,),
+    of=STACK,
     without_result=True,
 )
 def observed(training: Training) -> Measure:
@@ -66,9 +55,8 @@ def observed(training: Training) -> Measure:
 @criterion(
     "scene-readable",
     title="The scene can be read",
-    required="a readable scene",
     source="the trainer's own readers",
-    of=(SMOKE,),
+    of=SMOKE,
     without_result=True,
 )
 def scene_readable(training: Training) -> Measures:
@@ -87,16 +75,15 @@ def is_unreadable(training: Training) -> bool:
 
 @criterion(
     MENDS,
-    title="The checkout runs as it is",
-    required="no module missing, nothing mended",
+    title="The checkout runs as it is: no module missing, nothing mended",
     why="The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
     source="the checks of splatfix diagnose --repo",
-    of=(STACK,),
+    of=STACK,
     without_result=True,
 )
 def runs_as_it_is(training: Training) -> Measures:
     """Name what had to be mended."""
-    mends = _run(training).mends
+    mends = training.mends
     measured = [f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends]
     advice = steps_in_words(step for mend in mends for step in mend.remedy)
     return Measure(not mends, " ".join(measured) or "nothing had to be mended", advice=advice)
@@ -104,8 +91,7 @@ def runs_as_it_is(training: Training) -> Measures:
 
 @criterion(
     "training-finishes",
-    title="Training finishes",
-    required="all iterations that were asked for, and a trainer that ends well",
+    title="Training finishes, with all iterations that were asked for",
     why="It trained less than it was asked to: it stopped early.",
     source="what was asked for; graphdeco-inria/gaussian-splatting#99: kNN's first kernel ended it",
     advice="Read the end of the scene's trainer.log, and run splatfix diagnose. Where memory ran out, train at a smaller "
@@ -118,7 +104,7 @@ def finished(training: Training) -> Measures:
     if is_unreadable(training):
         return None
     iterations, expected = record.iterations or 0, record.config.iterations or 0
-    required = f"{counted(expected, 'iteration')}, and a trainer that ends well" if expected else ""
+    required = counted(expected, "iteration") if expected else ""
     measured = ", ".join(filter(None, (counted(iterations, "iteration"), record.status)))
     # ours says "failed" after all iterations where the saved point cloud differs, which is a criterion of its own
     ended = done.ok if training.stack else record.status in ("ok", "failed")
@@ -131,11 +117,10 @@ def finished(training: Training) -> Measures:
 @criterion(
     "renderer-as-asked",
     title="The renderer is the one asked for",
-    required="the renderer that was asked for",
     why="A different renderer ran than the one requested.",
     source="what was asked for; graphdeco-inria/gaussian-splatting#1163: another branch of the rasterizer ran, and all was black",
     advice=OTHER_PACKAGES,
-    of=(SMOKE,),
+    of=SMOKE,
 )
 def renderer_as_asked(training: Training) -> Measures:
     """Compare the renderer that ran with the one that was asked for."""
@@ -145,8 +130,7 @@ def renderer_as_asked(training: Training) -> Measures:
 
 @criterion(
     "no-cuda-error",
-    title="No CUDA error",
-    required="no CUDA error in the trainer's output",
+    title="No CUDA error in the trainer's output",
     why="A kernel did not run, or wrote where it must not: what was computed after it cannot be trusted.",
     source="reports of no kernel image on RTX 50 cards, and of illegal addresses that a later call reported",
     advice="Run splatfix diagnose: it names the binaries without code for this GPU; splatfix install rebuilds them.",
@@ -162,16 +146,15 @@ def no_cuda_error(training: Training) -> Measures:
 
 @criterion(
     "extensions-ran",
-    title="Its extensions ran",
-    required="calls of the extensions that the checkout imports",
+    title="The extensions that the checkout imports ran",
     why="The trainer never drew with its rasterizer.",
     source="what the checkout imports",
-    of=(STACK,),
+    of=STACK,
     without_result=True,
 )
 def extensions_ran(training: Training) -> Measures:
     """Count the calls of every extension."""
-    record, extensions = training.record, _run(training).extensions
+    record, extensions = training.record, training.extensions
     known = {_top(name) for name in (*record.implementations, *(item.name for item in record.failed_imports))}
     idle = [name for name in extensions if name not in known]
     calls = []
@@ -189,11 +172,10 @@ def extensions_ran(training: Training) -> Measures:
 
 @criterion(
     "no-silent-fallback",
-    title="No silent fallback",
-    required="every extension that is asked for is there",
+    title="Every extension that is asked for is there",
     why="An import failed and the code went on without it: something slower, or something else, ran in its place.",
     source="field report: a trainer that used a slow SSIM for weeks",
-    of=(STACK,),
+    of=STACK,
     without_result=True,
 )
 def no_silent_fallback(training: Training) -> Measures:
@@ -203,7 +185,7 @@ def no_silent_fallback(training: Training) -> Measures:
     without, of_variants = [], []
     for failed in record.failed_imports:
         top = _top(failed.name)
-        if top not in _run(training).extensions or top == fatal:
+        if top not in training.extensions or top == fatal:
             continue
         # a trainer for several variants of a rasterizer asks for what only some have, to find out which it is
         of_a_variant = "raster" in top or failed.name.rpartition(".")[2][:1].isupper()
@@ -217,7 +199,7 @@ def no_silent_fallback(training: Training) -> Measures:
 
 def script_finishes(name: str, training: Training) -> Measures:
     """Say how a script ended that runs after the training; nothing where it did not run."""
-    done = _run(training).scripts.get(name)
+    done = training.scripts.get(name)
     if done is None:
         return None
     ending = end_of(training.record.script_errors.get(name), done)
@@ -228,15 +210,10 @@ for _name in (RENDERING, METRICS):
     criterion(
         f"{_name}-finishes",
         title=f"The script for {_name} ends well",
-        required="exit code 0",
         why="It does not run after the training.",
         source="what was asked for",
-        of=(STACK,),
+        of=STACK,
     )(partial(script_finishes, _name))
-
-
-def _run(training: Training) -> StackRun:
-    return training.stack or StackRun()
 
 
 def _top(module: str) -> str:

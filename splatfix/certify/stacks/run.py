@@ -14,7 +14,7 @@ from typing import Any
 from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
 from splatfix.certify.certificate import Measured, write_certificate
 from splatfix.certify.criteria import judge
-from splatfix.certify.criteria.criterion import StackRun, Training
+from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.criteria.running import METRICS as OF_METRICS
 from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
@@ -103,12 +103,16 @@ class StackTrainer:
             self._run_script(METRICS, ["-m", str(self._model)], "metrics.log", tell)
         record = self._record(observed, done, self._compare(tell))
         write_json(self._report / "result.json", asdict(record))
-        run = StackRun(
+        training = Training(
+            record=record,
+            done=done,
+            device=subject.device,
+            stack=True,
             extensions=subject.extensions,
             mends=(*subject.mends, *self._mends),
             scripts=self._scripts,
         )
-        criteria = judge(Training(record=record, done=done, device=subject.device, stack=run))
+        criteria = judge(training)
         pictures = sorted(self._report.glob("renders/**/*.png"))[:MAX_IMAGES]
         images = tuple(path.relative_to(subject.out).as_posix() for path in pictures)
         seconds = round(time.monotonic() - began, 1)
