@@ -93,13 +93,15 @@ def _earlier(run: SceneRun, earlier: TrainingRecord | None) -> tuple[_Values, st
     then = _measures(earlier or TrainingRecord())
     if earlier is None or any(then[name] is None for name in _NEEDED):
         return then, "not in the baseline", ""
-    now, before = (
-        {"iterations": one.iterations, "size": one.resolution, "strategy": one.config.strategy}
-        for one in (run.record, earlier)
+    now = run.record
+    differences = _differences(
+        ("iterations", now.iterations, earlier.iterations),
+        ("size", now.resolution, earlier.resolution),
+        ("strategy", now.config.strategy, earlier.config.strategy),
     )
-    differences = _differences(now, before)
     obstacle = f"not comparable: {differences}" if differences else ""
-    return then, obstacle, _unlike("machine", _machine(run.record), _machine(earlier))
+    # on the CPU speed and memory say something on the same model with as many cores only
+    return then, obstacle, _differences(("machine", _machine(now), _machine(earlier)))
 
 
 def _published(run: SceneRun, method: Method) -> tuple[_Values, str, str]:
@@ -116,45 +118,32 @@ def _published(run: SceneRun, method: Method) -> tuple[_Values, str, str]:
         "lpips": figures.lpips if method.lpips == "vgg" else None,
     }
     held_out, views = len(record.split.test), len(record.split.train) + len(record.split.test)
-    now = {
-        "iterations": record.iterations,
-        "--resolution": record.config.resolution,
-        "strategy": record.config.strategy,
-        "held-out views": held_out,
-    }
-    source = {
-        "iterations": method.iterations,
-        "--resolution": PUBLIC_SCENES[run.scene].divisor,
-        "strategy": method.strategy,
-        "held-out views": -(-views // HELD_OUT_EVERY),
-    }
-    unlike = _unlike("machine", record.machine.gpu or "", method.gpu)
-    unlike = unlike or _unlike("renderer", record.config.renderer or "", method.renderer)
-    return values, method.differs or _differences(now, source), unlike
+    differences = _differences(
+        ("iterations", record.iterations, method.iterations),
+        ("--resolution", record.config.resolution, PUBLIC_SCENES[run.scene].divisor),
+        ("strategy", record.config.strategy, method.strategy),
+        ("held-out views", held_out, -(-views // HELD_OUT_EVERY)),
+    )
+    gpu, renderer = record.machine.gpu, record.config.renderer
+    unlike = _differences(("machine", gpu, method.gpu), ("renderer", renderer, method.renderer))
+    return values, method.differs or differences, unlike
 
 
-def _differences(now: Mapping[str, object], then: Mapping[str, object]) -> str:
+def _differences(*conditions: tuple[str, object, object]) -> str:
     """Return in which conditions two trainings differ: only equal ones can be compared."""
     texts = [
-        f"{name} {value}, the baseline's {then[name]}" for name, value in now.items() if value != then[name]
+        f"{name} {now or 'not known'}, the baseline's {then or 'not known'}"
+        for name, now, then in conditions
+        if now != then or now is None
     ]
     return "; ".join(texts)
 
 
-def _unlike(what: str, here: str, there: str) -> str:
-    """Return why speed and memory say nothing: another GPU, on the CPU another model or number of cores; another renderer."""
-    if here and here == there:
-        return ""
-    return f"another {what}: {here or 'not known'}, the baseline's {there or 'not known'}"
-
-
-def _machine(record: TrainingRecord) -> str:
+def _machine(record: TrainingRecord) -> str | None:
     machine = record.machine
-    if machine.gpu:
+    if machine.gpu or not machine.cpu or not machine.cores:
         return machine.gpu
-    if machine.cpu and machine.cores:
-        return f"{machine.cpu}, {counted(machine.cores, 'core')}"
-    return ""
+    return f"{machine.cpu}, {counted(machine.cores, 'core')}"
 
 
 def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged: Outcome) -> SceneComparison:
@@ -179,12 +168,10 @@ def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged
             # of memory, less is better
             worse = new > old * (1 + tolerance) if unit == "B" else new < old * (1 - tolerance)
             if worse:
+                form = "{:.0f} MiB" if unit == "B" else "{:.4g}"
+                shown = [form.format(value / 2**20 if unit == "B" else value) for value in (new, old)]
+                why = f"{name} {shown[0]}, baseline {shown[1]} (tolerance {tolerance:.1%})"
                 outcome = Outcome.FAILED
-                scale = 1 << 20 if unit == "B" else 1
-                sizes = (
-                    f"{new / scale:.4g}, baseline {old / scale:.4g} {'MiB' if unit == 'B' else unit}".strip()
-                )
-                why = f"{name} {sizes} (tolerance {tolerance:.1%})"
         measures.append(Compared(name, unit, new, old, outcome, tolerance, why))
     regressions = [item.why for item in measures if item.outcome is Outcome.FAILED]
     outcome = Outcome.FAILED if regressions else Outcome.MET

@@ -28,7 +28,7 @@ _PARTS = ("renderer", "ssim", "knn", "optimizer")
     of=SMOKE,
 )
 def implementations_identified(training: Training) -> Measures:
-    """Compare the code of each part with what its name says, by its digest and its calls."""
+    """Compare the code of each part with what its name says, and count its calls."""
     iterations = training.record.iterations or 0
     problems, digests = [], []
     for part in _PARTS:

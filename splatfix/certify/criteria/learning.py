@@ -269,7 +269,6 @@ def _unless_slow(training: Training, met: bool, measured: str, learns: bool) -> 
     why="Quality is below the reference for this scene.",
     source="1.5 dB below the lowest of three seeds; nerfstudio-project/gsplat#872: a degraded training that nothing else told",
     advice=_LEARN,
-    looks_at=MODEL,
 )
 def heldout_quality(training: Training) -> Measures:
     """Compare held-out PSNR with the scene's reference, where there is one for this length and size."""
