@@ -62,13 +62,7 @@ def explained(item: Criterion, output: str, ending: str) -> Criterion:
 
 def steps_in_words(steps: Iterable[Step]) -> str:
     """Return what to do, in one line."""
-    lines = []
-    for step in steps:
-        if step.command is None:
-            lines.append(step.text)
-        else:
-            lines.append(f"{step.text}: {step.command.shell(windows=False)}")
-    return "; ".join(lines)
+    return "; ".join(step.line(windows=False) for step in steps)
 
 
 def end_of(error: TrainerError | None, done: Completed) -> str:

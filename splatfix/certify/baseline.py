@@ -9,14 +9,7 @@ from typing import TypeAlias
 
 from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.record import HostPeaks, TrainingRecord
-from splatfix.certify.model import (
-    Certificate,
-    Compared,
-    Comparison,
-    Outcome,
-    SceneComparison,
-    SceneRun,
-)
+from splatfix.certify.model import Certificate, Compared, Comparison, Outcome, SceneComparison, SceneRun
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
 from splatfix.knowledge.published import Method, methods

@@ -8,19 +8,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from smoke_trainer.record import Implementation
+from splatfix.certify import levels
 from splatfix.certify.criteria.code import as_installed, extensions_built
 from splatfix.certify.environment import environment_of
-from splatfix.certify.levels import (
-    FULL,
-    RUN_LEVELS,
-    built,
-    computes,
-    loads,
-    open_of,
-    reproduces,
-    resolved,
-    trains,
-)
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
     NOT_REACHED,
@@ -51,12 +41,6 @@ _OUTCOMES = {
     Status.FAIL: Outcome.FAILED,
     Status.CRASH: Outcome.FAILED,
     Status.UNKNOWN: Outcome.UNDETERMINED,
-}
-_WORDS = {
-    Verdict.CERTIFIED: "passed",
-    Verdict.REHEARSED: "passed",
-    Verdict.NOT_CERTIFIED: "not passed",
-    Verdict.UNDETERMINED: "undetermined",
 }
 
 
@@ -101,11 +85,11 @@ def write_certificate(
     diagnosis += found
     reasons = failures(diagnosis, kernels, runs, proof)
     # a certificate of a run level skips nothing of it
-    left_open = open_of(runs)
+    left_open = levels.open_of(runs)
     if level is not None:
         left_open += [reason_of(item) for item in found if item.outcome is Outcome.UNDETERMINED]
         left_open += [f"not measured: {item.implementation}" for item in kernels if item.native_not_measured]
-    if level == FULL:
+    if level == levels.FULL:
         left_open += [f"{item.scene} was not trained" for item in subject.suite.skipped]
     verdict = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
     if reasons:
@@ -145,7 +129,7 @@ def summarize(
     built_elsewhere: Rung | None,
 ) -> str:
     """Sum up a certificate: an opening sentence, and named facts."""
-    told = {"Run": RUN_LEVELS.get(made.level or 0, "")}
+    told = {"Run": levels.RUN_LEVELS.get(made.level or 0, "")}
     told["Levels reached"] = ", ".join(rung.name.value for rung in made.proof if rung.reached) or "none"
     told["Left open"] = "; ".join(left_open)
     parts = {name: part for run in made.scenes for name, part in run.record.implementations.items()}
@@ -163,7 +147,10 @@ def summarize(
     elif made.device == "cpu":
         told["Not verified"] = "CUDA and GPUs"
     where = "the CPU" if made.device == "cpu" else made.device
-    sentences = [f"{subject.title} on {where}: {_WORDS[made.verdict]}."]
+    verdict = made.verdict.value.replace("-", " ")
+    if made.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
+        verdict = "passed"  # of a run level without training nothing is called certified
+    sentences = [f"{subject.title} on {where}: {verdict}."]
     return " ".join([*sentences, *(f"{name}: {value}." for name, value in told.items() if value)])
 
 
@@ -186,17 +173,17 @@ def prove(
         plain = bool(runs) and subject.renderer == "torch"
         if plain:  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
             judged = [item for item in judged if item.status is Status.FAIL]
-        of_extensions = built(judged, plain=plain or subject.rehearsed or rendered_in_torch(runs))
+        of_extensions = levels.built(judged, plain=plain or subject.rehearsed or rendered_in_torch(runs))
     not_all = measured.not_run
     if not measured.finished:
         not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
-    rungs = [resolved(findings, subject.device), of_extensions, loads(kernels, runs)]
+    rungs = [levels.resolved(findings, subject.device), of_extensions, levels.loads(kernels, runs)]
     if subject.rehearsed:
-        rungs += [trains(runs, not_all, RungName.REHEARSED), computes(kernels)]
+        rungs += [levels.trains(runs, not_all, RungName.REHEARSED), levels.computes(kernels)]
         rungs.append(Rung(RungName.TRAINS, None, "a rehearsal on the CPU shows nothing about CUDA"))
     else:
-        rungs += [computes(kernels), trains(runs, not_all)]
-    return (*rungs, reproduces(runs, comparison, not_all))
+        rungs += [levels.computes(kernels), levels.trains(runs, not_all)]
+    return (*rungs, levels.reproduces(runs, comparison, not_all))
 
 
 def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:
@@ -215,8 +202,7 @@ def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]
             continue
         outcome, advice, measured = _OUTCOMES[item.status], "", item.summary
         if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
-            explain = f"splatfix diagnose --explain {item.code}"
-            advice = f"{explain} explains it, and splatfix diagnose names the fix."
+            advice = f"splatfix diagnose --explain {item.code} explains it; splatfix diagnose names the fix."
         elif item.status is Status.WARN:
             measured = f"warning: {item.summary}"
         criteria.append(Criterion(item.code, outcome, measured, check.title, advice=advice))

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.model import (
-    Comparison,
-    KernelCheck,
-    Outcome,
-    SceneComparison,
-    SceneRun,
-    first_causes,
-    reason_of,
-)
+from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, first_causes, reason_of
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
@@ -158,20 +150,18 @@ def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None, not_al
     """Return the level that a comparison with a baseline reaches; ``not_all`` says why not all scenes were trained."""
     if comparison is None:
         return Rung(RungName.REPRODUCES, None, "no baseline was given (--baseline)")
-    by_outcome: dict[Outcome, list[SceneComparison]] = {outcome: [] for outcome in Outcome}
-    for item in comparison.scenes:
-        by_outcome[item.outcome].append(item)
-    if worse := by_outcome[Outcome.FAILED]:
-        return Rung(RungName.REPRODUCES, False, "; ".join(f"{item.scene}: {item.why}" for item in worse))
+    worse = [f"{item.scene}: {item.why}" for item in comparison.scenes if item.outcome is Outcome.FAILED]
+    if worse:
+        return Rung(RungName.REPRODUCES, False, "; ".join(worse))
     not_shown = [not_all] if not_all else []
     not_shown += [f"{run.scene} cannot be read" for run in scenes if run.unreadable]
-    for item in by_outcome[Outcome.NOT_MEASURED]:
-        not_shown.append(f"{item.scene}: not comparable: {item.why}")
     held = []
-    for item in by_outcome[Outcome.MET]:
+    for item in comparison.scenes:
+        if item.outcome is Outcome.NOT_MEASURED:
+            not_shown.append(f"{item.scene}: not comparable: {item.why}")
+            continue
         met = [one for one in item.measures if one.outcome is Outcome.MET and one.unit != "B"]
         figures = (f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})" for one in met)
         held.append(f"{item.scene} {', '.join(figures)}")
     evidence = "; ".join([*not_shown, *held]) or "no scene was trained"
-    reached = None if not_shown or not held else True
-    return Rung(RungName.REPRODUCES, reached, evidence)
+    return Rung(RungName.REPRODUCES, None if not_shown or not held else True, evidence)

@@ -113,7 +113,7 @@ def test_summary_claims_no_more_than_was_verified() -> None:
             undetermined,
             "undetermined. Levels reached: resolved, loads, computes. Left open: attic cannot be read",
         ),
-        (refused, "not passed. Levels reached: resolved, loads, computes, trains."),
+        (refused, "not certified. Levels reached: resolved, loads, computes, trains."),
     ):
         assert said in made.summary and "Not verified: CUDA and GPUs." in made.summary
         assert "Trained with: splatfix.kernels.rasterizer 0.1.0 torch-cpu, " in made.summary

@@ -14,7 +14,6 @@ from splatfix.certify.advice import end_of, explained
 from splatfix.certify.criteria import running, learning, resources, code  # isort: skip
 from splatfix.certify.criteria.criterion import (
     REGISTERED,
-    RENDERINGS,
     SHORTEST,
     SMOKE,
     STACK,
@@ -60,9 +59,9 @@ def _as_far_as_seen(item: Registered, measure: Measure, training: Training) -> M
         return measure
     rendering = training.scripts.get(running.RENDERING)
     obstacle = ""
-    if item.looks_at and not training.done.ok:
+    if (item.of_end or item.of_renderings) and not training.done.ok:
         obstacle = "the training did not end well"
-    elif item.looks_at == RENDERINGS and not (rendering and rendering.ok):
+    elif item.of_renderings and not (rendering and rendering.ok):
         obstacle = "no render.py drew its test views"
     if obstacle:
         return replace(measure, met=None, text=f"{measure.text}: {obstacle}", why="", advice="")

@@ -15,8 +15,6 @@ SHORTEST = 100
 """Iterations from which on learning is judged: ten steps cannot show that an optimizer works, or that it does not."""
 SMOKE, STACK = "smoke", "stack"
 """Whose criterion it is: of splatfix's own trainer, or of a stack's, which is watched from outside."""
-MODEL, RENDERINGS = "model", "renderings"
-"""What a criterion looks at that a stack's own trainer may not have left."""
 
 
 class Training(Struct, frozen=True, kw_only=True):
@@ -94,8 +92,10 @@ class Registered(Struct, frozen=True, kw_only=True):
     """A run that is too short leaves it undetermined."""
     without_result: bool = False
     """Judged also of a training that left no result."""
-    looks_at: str = ""
-    """:data:`MODEL` or :data:`RENDERINGS`."""
+    of_end: bool = False
+    """Of a stack's own trainer: judged of one that came to its end."""
+    of_renderings: bool = False
+    """The same, and drew its test views."""
     judge: Judge = lambda training: None
 
     def criterion(self, measure: Measure) -> Criterion:

@@ -6,17 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from smoke_trainer.record import GroupGradients, ImageQuality, TrainingRecord
-from splatfix.certify.criteria.criterion import (
-    MODEL,
-    RENDERINGS,
-    SMOKE,
-    STACK,
-    Measure,
-    Measures,
-    Training,
-    criterion,
-    missing,
-)
+from splatfix.certify.criteria.criterion import SMOKE, STACK, Measure, Measures, Training, criterion, missing
 from splatfix.core.words import counted
 
 LOSS_FACTOR = 0.8
@@ -63,7 +53,7 @@ _LEARN = (
     source="every 8th view is held out, as in mip-NeRF 360 and the 3DGS paper; images are compared byte for byte; "
     "graphdeco-inria/gaussian-splatting#1074: both sets in one cloud",
     advice="Look for photos that are in the scene twice, under one name or two.",
-    looks_at=RENDERINGS,
+    of_renderings=True,
 )
 def held_out_views(training: Training) -> Measures:
     """Count the views of both sets: quality is measured on those that were not trained on, and on all of them."""
@@ -180,7 +170,7 @@ def parameters_move(training: Training) -> Measures:
     source="the sample scenes reach 97 % and more; field report: gsplat on a T4, 30,000 iterations with all gradients zero",
     advice=_FIND_THE_PART,
     learning=True,
-    looks_at=MODEL,
+    of_end=True,
 )
 def gaussians_reached(training: Training) -> Measures:
     """Take the share of the Gaussians that gradients still reach at the end of the run."""
@@ -198,7 +188,7 @@ def gaussians_reached(training: Training) -> Measures:
     source="graphdeco-inria/gaussian-splatting#1161: trained to its end, the loss never fell, all was black",
     advice=_LEARN,
     learning=True,
-    looks_at=MODEL,
+    of_end=True,
 )
 def loss_falls(training: Training) -> Measures:
     """Compare the loss of the last iterations with that of the first."""
@@ -219,7 +209,7 @@ def loss_falls(training: Training) -> Measures:
     advice="Densification needs the gradient of the projected means (means2D), which some variants of the rasterizer do not "
     "return: install the variant that the stack names.",
     learning=True,
-    looks_at=MODEL,
+    of_end=True,
 )
 def densification(training: Training) -> Measures:
     """Count what was added; of a stack's own trainer only the number was seen, not which were cloned or split."""
@@ -243,7 +233,7 @@ def densification(training: Training) -> Measures:
     source="the sample scenes gain 8 dB and more; graphdeco-inria/gaussian-splatting#1161: trained to its end, with 7 to 9 dB",
     advice=_LEARN,
     learning=True,
-    looks_at=RENDERINGS,
+    of_renderings=True,
 )
 def heldout_gain(training: Training) -> Measures:
     """Compare held-out views with how they looked before the training."""
@@ -266,7 +256,6 @@ def _unless_slow(training: Training, met: bool, measured: str, learns: bool) -> 
 @criterion(
     "held-out-quality",
     title="Held-out quality reaches the reference, where there is one for this scene, length and size",
-    why="Quality is below the reference for this scene.",
     source="1.5 dB below the lowest of three seeds; nerfstudio-project/gsplat#872: a degraded training that nothing else told",
     advice=_LEARN,
 )
@@ -288,7 +277,7 @@ def heldout_quality(training: Training) -> Measures:
     "held-out photos are in",
     advice="Look for photos that are in the scene twice, cropped or saved anew, and for video frames that hardly differ: such "
     "held-out views were as good as trained on.",
-    looks_at=RENDERINGS,
+    of_renderings=True,
 )
 def heldout_not_above_training(training: Training) -> Measures:
     """Compare views that were held out with those that were trained on."""
@@ -322,7 +311,6 @@ def _against_training(record: TrainingRecord, good: Callable[[float], bool]) -> 
 @criterion(
     "ply-round-trip",
     title="The saved point cloud renders the same image",
-    why="The saved file differs from what was trained.",
     source="the file holds the same float32 numbers, which CUDA may add in another order; cvg/resplat#5: a PLY that rendered "
     "otherwise",
     advice="Do not use this point cloud. Look for a full or failing disk, and certify again in another --out folder.",
@@ -340,10 +328,9 @@ def ply_round_trip(training: Training) -> Measures:
 @criterion(
     "point-cloud-saved",
     title="A PLY file holds every Gaussian, all values finite",
-    why="What was trained was not saved whole.",
     source="the trainer's own folder point_cloud/iteration_N",
     of=STACK,
-    looks_at=MODEL,
+    of_end=True,
 )
 def point_cloud_saved(training: Training) -> Measures:
     """Look into the point clouds that were saved: whole, finite, and the last with every Gaussian."""
