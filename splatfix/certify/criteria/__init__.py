@@ -53,7 +53,7 @@ def _as_far_as_seen(item: Registered, measure: Measure, training: Training) -> M
         return measure
     if item.learning and iterations < SHORTEST and not measure.missing:
         length = counted(iterations, "iteration")
-        why = f"a run of {length} is too short to judge this: {SHORTEST} or more decide it."
+        why = f"A run of {length} is too short to judge this: {SHORTEST} or more decide it."
         return replace(measure, undetermined=True, why=why)
     if not training.stack:
         return measure
