@@ -49,10 +49,7 @@ def require_alike(path: Path, earlier: Certificate, renderer: str, device: str) 
         SplatfixError: ``another-baseline`` (exit code 2).
     """
     if not earlier.scenes:
-        reason = "ended before a scene was trained"
-        if earlier.level in (1, 2):
-            reason = f"is of run level {earlier.level}, which trains nothing"
-        raise SplatfixError.of("certify.another-baseline", path=path, reason=reason)
+        raise SplatfixError.of("certify.another-baseline", path=path)
     if (earlier.renderer, earlier.device) != (renderer, device):
         then, asked = f"{earlier.renderer} on {earlier.device}", f"{renderer} on {device}"
         raise SplatfixError.of("certify.unlike-baseline", path=path, earlier=then, asked=asked)

@@ -144,7 +144,6 @@ class SmokeTrainer:
             record=record,
             done=done,
             device=subject.device,
-            renderer=subject.request.renderer,
             own_scene=subject.suite.data is not None,
             latest=words(latest, left=False),
             repeated=repeated,

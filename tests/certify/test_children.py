@@ -68,7 +68,7 @@ MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
 def ended(said: str) -> Criterion:
     output = f'{{"event": "progress", "loss": NaN}}\n{said}\n'
     done = Completed(("t",), 1, output, "", 1.0)
-    (found, *_) = judge(trained({}, done=done, renderer="inria", device="cuda"))
+    (found, *_) = judge(trained({}, done=done, device="cuda"))
     return found
 
 

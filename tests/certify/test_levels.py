@@ -129,14 +129,14 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
         return built_for(KNOWN, SM_120, "cpu")
 
     good, bad, none = told(Status.PASS), told(Status.FAIL), told(Status.SKIP)
-    assert good and good.reached is True and "built for sm_120, not run" in good.shown_by
+    assert good and good.reached is True and "splat_probe; for sm_120, not run" in good.shown_by
     assert bad and bad.reached is False
     later = told(Status.WARN)
     assert later and later.reached is False, "what is compiled at its first call is not built"
     assert none and none.reached is None and "no CUDA extension" in none.shown_by
     assert built_for(KNOWN, (), "cpu") is None
     assert built_for(KNOWN, SM_120, "cuda") is None
-    assert failures((), (), (), (bad,)) == ("built: splat_probe",)
+    assert failures((), (), (), (bad,)) == ("built: splat_probe; for sm_120, not run: no GPU was used",)
     # of a training the levels are, of what it did not call a line apart
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), targets=SM_120)
     told(Status.FAIL)

@@ -24,7 +24,6 @@ class Training(Struct, frozen=True, kw_only=True):
     done: Completed
     """How its process ended, with all that it printed."""
     device: str = "cpu"
-    renderer: str = "torch"
     own_scene: bool = False
     """The scene is the user's: that it cannot be read says nothing about the environment."""
     latest: str = ""

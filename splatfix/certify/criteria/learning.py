@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 
 from smoke_trainer.record import GroupGradients, ImageQuality, TrainingRecord
 from splatfix.certify.criteria.criterion import SMOKE, STACK, Measure, Measures, Training, criterion, missing
@@ -107,14 +108,13 @@ def gradients(training: Training) -> Iterator[Measure]:
         if zero is None:
             yield Measure(False, "no gradient recorded", subject=code, missing=True)
             continue
-        why, after = "", ""
+        why = ""
         # Zero in all that followed, and before in no more steps than are allowed: something that happened then cut it off.
         if 0 < last < done and done - last > MAX_ZERO_STEPS * steps:
-            after = f", none after iteration {last}"
             why = f"From iteration {last + 1} on no gradient reached {name}: training goes on without this part of the scene."
         elif group.max:
             why = f"Gradients reach {name} in some steps only."
-        zeros = f"zero or none in {zero} of {counted(steps, 'step')}{after}"
+        zeros = f"zero or none in {zero} of {counted(steps, 'step')}"
         measured = f"{zeros}, largest norm {group.max or 0.0:.3g}"
         met = steps > 0 and (group.max or 0.0) > 0 and zero <= MAX_ZERO_STEPS * steps
         # only what was not due yet is excused by a short run
@@ -130,8 +130,7 @@ def _not_judged(name: str, group: GroupGradients, training: Training) -> str:
         return ""
     needed = REQUIRED_GROUPS if "xyz" in training.record.gradients else _OF_ANCHORS
     if name not in needed and group.none_steps == group.steps:
-        off = "" if group.trained else ": requires_grad is off"
-        return f"it is no part of what was differentiated{off}"
+        return "it is no part of what was differentiated"
     if not any(size for shape in group.shape or () for size in shape):
         return "the group has no parameters"
     return ""
@@ -214,15 +213,11 @@ def loss_falls(training: Training) -> Measures:
 def densification(training: Training) -> Measures:
     """Count what was added; of a stack's own trainer only the number was seen, not which were cloned or split."""
     counts = training.record.gaussians
-    added, shown = counts.added or 0, {"added": counts.added, "removed": counts.removed}
-    if not training.stack:
-        added = (counts.cloned or 0) + (counts.split or 0)
-        shown = {"cloned": counts.cloned, "split": counts.split, "pruned": counts.pruned}
-    numbers = {"initial": counts.initial, "final": counts.final, **shown}
-    measured = ", ".join(f"{name} {number}" for name, number in numbers.items() if number is not None)
+    numbers = {name: number for name, number in asdict(counts).items() if number is not None}
+    measured = ", ".join(f"{name} {number}" for name, number in numbers.items())
     if not counts.initial or not counts.final:
         return missing(measured or "not recorded")
-    return Measure(added > 0, measured)
+    return Measure(any(numbers.get(name) for name in ("cloned", "split", "added")), measured)
 
 
 @criterion(

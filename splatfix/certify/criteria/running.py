@@ -122,7 +122,8 @@ def finished(training: Training) -> Measures:
 def renderer_as_asked(training: Training) -> Measures:
     """Compare the renderer that ran with the one that was asked for."""
     ran = training.record.implementations.get("renderer", Implementation())
-    return Measure(ran.kind == training.renderer, f"{ran.kind} ({ran.name})", required=training.renderer)
+    asked = training.record.config.renderer
+    return Measure(ran.kind == asked, f"{ran.kind} ({ran.name})", required=str(asked))
 
 
 @criterion(
