@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from smoke_trainer.record import Implementation
 from splatfix.certify import levels
+from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.code import as_installed, extensions_built
 from splatfix.certify.environment import environment_of
 from splatfix.certify.loaded_files import LoadedCode
@@ -58,6 +59,9 @@ class Measured(Struct, frozen=True):
     """SHA-256 of each source file of the trainer and its kernels."""
     loaded: LoadedCode | None = None
     """None where nothing ran, or it did not come to its end."""
+    stack: TestedStack | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What it is valid for besides versions and hardware."""
 
 
 def write_certificate(
@@ -66,15 +70,11 @@ def write_certificate(
     measured: Measured,
     findings: Sequence[Finding],
     built_elsewhere: Rung | None,
-    comparison: Comparison | None = None,
-    stack: TestedStack | None = None,
-    environment: Mapping[str, str] | None = None,
 ) -> Certificate:
-    """Return the certificate of what was measured, never certified unless all was run.
-
-    ``built_elsewhere`` is of GPUs that are not here; ``environment`` is what it is valid for besides.
-    """
+    """Return the certificate of what was measured, never certified unless all was run; ``built_elsewhere`` is of GPUs that are
+    not here."""
     runs, kernels, level = measured.runs, measured.kernels, subject.level
+    comparison = compare(runs, subject.baseline, subject.published)
     proof = prove(subject, measured, findings, built_elsewhere, comparison)
     diagnosis: list[Criterion] = []
     if measured.loaded is not None:
@@ -107,7 +107,7 @@ def write_certificate(
         proof=proof,
         kernels=kernels,
         scenes=runs,
-        environment={**environment_of(facts, runs, subject.device), **(environment or {})},
+        environment={**environment_of(facts, runs, subject.device), **measured.environment},
         repeat=subject.command,
         issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         seconds=measured.seconds,
@@ -116,7 +116,7 @@ def write_certificate(
         comparison=comparison,
         level=level,
         diagnosis=tuple(diagnosis),
-        stack=stack,
+        stack=measured.stack,
     )
     summary = summarize(subject, made, left_open, built_elsewhere)
     return replace(made, summary=f"{summary} {idle_gpu(facts, subject.device)}".rstrip())

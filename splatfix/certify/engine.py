@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from splatfix.certify.certificate import incomplete
+from splatfix.certify.certificate import incomplete, write_certificate
 from splatfix.certify.environment import commit
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import built_for
@@ -90,7 +90,7 @@ def certify(
                 goal = Goal(device=subject.device)
             findings = run_checks(make_context(facts, goal))
             built = built_for(facts, subject.request.targets, subject.device)
-            return trainer.certificate(measured, findings, built)
+            return write_certificate(subject, facts, measured, findings, built)
 
         def tell(where: str, state: Mapping[str, Any]) -> None:
             progress(where, state)

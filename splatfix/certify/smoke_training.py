@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from smoke_trainer.record import TrainerError, TrainingRecord
 from splatfix.certify.advice import end_of
-from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import Measured, write_certificate
+from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.criteria.running import is_unreadable
@@ -20,7 +19,7 @@ from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import FULL, NEEDS
 from splatfix.certify.loaded_files import LoadedFiles
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
+from splatfix.certify.model import KernelCheck, Outcome, SceneRun
 from splatfix.certify.prerequisites import gpu_obstacle, packages_obstacle, require_device
 from splatfix.certify.progress import words
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
@@ -29,11 +28,10 @@ from splatfix.certify.subject import SmokeSubject
 from splatfix.core.codec import from_json
 from splatfix.core.files import make_folder, object_in
 from splatfix.core.limits import MOST_TEXT
-from splatfix.core.proof import Rung
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Runner
 from splatfix.core.words import few
-from splatfix.model import Facts, Finding
+from splatfix.model import Facts
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 OF_STACKS = {
@@ -94,12 +92,6 @@ class SmokeTrainer:
         if finished and self._variables:
             code = self._loaded.compare()
         return Measured(kernels=self._kernels, sources=self._sources, loaded=code)
-
-    def certificate(self, measured: Measured, findings: Sequence[Finding], built: Rung | None) -> Certificate:
-        """Return the certificate of what was measured."""
-        subject = self._subject
-        comparison = compare(measured.runs, subject.baseline, subject.published)
-        return write_certificate(subject, self._facts, measured, findings, built, comparison)
 
     def train(self, scene: str, tell: Tell, *, first: bool) -> SceneRun:
         """Train one scene; the first one's beginning twice, to see whether training repeats."""

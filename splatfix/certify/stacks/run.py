@@ -5,21 +5,21 @@ On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on t
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
-from splatfix.certify.certificate import Measured, write_certificate
+from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.criteria.running import METRICS as OF_METRICS
 from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
-from splatfix.certify.model import Certificate, Mend, SceneRun, TestedStack
+from splatfix.certify.model import Mend, SceneRun, TestedStack
 from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import child_variables, stage
@@ -31,13 +31,12 @@ from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
 from splatfix.core.limits import MOST_TEXT
-from splatfix.core.proof import Rung
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import Command, say
 from splatfix.core.words import few
 from splatfix.facts.checkout import read_arguments
-from splatfix.model import Facts, Finding
+from splatfix.model import Facts
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 
@@ -168,11 +167,7 @@ class StackTrainer:
                 shutil.copyfile(self._observed / name, self._report / copy)
 
     def measured(self, *, finished: bool) -> Measured:
-        """Return what was loaded, at the end."""
-        return Measured(loaded=self._loaded.compare() if finished else None)
-
-    def certificate(self, measured: Measured, findings: Sequence[Finding], built: Rung | None) -> Certificate:
-        """Return the certificate of what was measured."""
+        """Return the trainer, what it depended on, and at the end what was loaded."""
         subject = self._subject
         stack = TestedStack(
             name=subject.name,
@@ -191,9 +186,10 @@ class StackTrainer:
             "drop-ins": ", ".join(stack.dropins),
             "threads": f"{subject.threads} ({subject.threads_because})" if subject.threads else "",
         }
-        known = {name: text for name, text in environment.items() if text}
-        return write_certificate(
-            subject, self._facts, measured, findings, built, stack=stack, environment=known
+        return Measured(
+            loaded=self._loaded.compare() if finished else None,
+            stack=stack,
+            environment={name: text for name, text in environment.items() if text},
         )
 
     def _run_script(

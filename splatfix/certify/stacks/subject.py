@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from splatfix.certify.model import Mend
+from splatfix.certify.model import Certificate, Mend
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.scenes import Suite
 from splatfix.core.step import Command, target_options, value_options
@@ -21,7 +21,9 @@ class StackSubject(Struct, frozen=True, kw_only=True):
     """A checkout, what stands in for its extensions, and the scene it trains."""
 
     level: ClassVar[int | None] = None
-    """Run levels are of splatfix's own trainer."""
+    baseline: ClassVar[Certificate | None] = None
+    published: ClassVar[str] = ""
+    """Run levels and baselines are of splatfix's own trainer."""
 
     request: RehearseRequest
     python: str
