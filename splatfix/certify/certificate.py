@@ -135,12 +135,11 @@ def summarize(
     parts = {name: part for run in made.scenes for name, part in run.record.implementations.items()}
     told["Trained with"] = ", ".join(dict.fromkeys(made.environment[name] for name in parts))
     trained = {str(part.name).partition(".")[0] for part in parts.values()}
-    others: dict[str, None] = {}
-    for item in made.kernels if parts else ():
-        module = item.implementation.partition(".")[0]
-        if item.name in ("rasterizer", "gsplat") and item.kind not in ("", "ours") and module not in trained:
-            others[module] = None
-    told["Installed, and not trained"] = ", ".join(others)
+    rasterizers = [item for item in made.kernels if item.name in ("rasterizer", "gsplat")]
+    installed = {
+        item.implementation.partition(".")[0] for item in rasterizers if item.kind not in ("", "ours")
+    }
+    told["Installed, and not trained"] = ", ".join(sorted(installed - trained)) if parts else ""
     if built_elsewhere and built_elsewhere.reached:
         targets = ", ".join(arch.sm for arch in subject.request.targets)
         told[f"CUDA extensions are built for {targets}"] = "not run"
@@ -167,9 +166,8 @@ def prove(
         of_extensions = built_elsewhere
     else:
         judged = [] if subject.device == "cpu" else list(findings)
-        if subject.extensions:  # others in the environment say nothing of a stack
-            named = [(item.subject.replace("-", "_"), item) for item in judged]
-            judged = [item for name, item in named if name.startswith(subject.extensions)]
+        if of := subject.extensions:  # others in the environment say nothing of a stack
+            judged = [item for item in judged if item.subject.replace("-", "_").startswith(of)]
         plain = bool(runs) and subject.renderer == "torch"
         if plain:  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
             judged = [item for item in judged if item.status is Status.FAIL]

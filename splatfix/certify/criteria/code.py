@@ -11,11 +11,9 @@ from splatfix.core.proof import Rung
 from splatfix.core.step import Command
 from splatfix.core.words import counted, few
 
-CPU_TOLERANCE = 1e-6
-"""Relative difference of a loss. On a CPU two runs of one seed are equal to the last digit."""
-GPU_TOLERANCE = 1e-2
-"""Relative difference of a loss. Atomics add in an order that changes; how far that carries in 30 iterations was not
-measured on a GPU. Another seed or another order of views differs by far more."""
+CPU_TOLERANCE, GPU_TOLERANCE = 1e-6, 1e-2
+"""Relative difference of a loss. How far atomics carry in 30 iterations was not measured on a GPU; another seed or another order
+of views differs by far more."""
 _PARTS = ("renderer", "ssim", "knn", "optimizer")
 
 

@@ -8,7 +8,6 @@ from smoke_trainer.record import HostPeaks, TrainingRecord
 from splatfix.certify.criteria.criterion import Measure, Measures, Training, criterion, missing
 
 MAX_EVALUATION = 1.1
-"""Evaluation may hold this many times the memory of training: it needs no gradients."""
 MAX_GROWTH = 0.01
 """Of the training peak, per 1,000 iterations, beyond what the model itself grows by."""
 LEAST_GROWTH, LEAST_GPU_GROWTH = 16 << 20, 2 << 20
@@ -19,7 +18,6 @@ _SLACK = "what an allocator keeps (16 MiB, on a GPU 2 MiB)"
 MAX_USED = 0.97
 """Of all memory. Above it training was 20 times slower, because the driver moves memory to the host and back."""
 MIN_TIMED = 0.9
-"""Of the training time that the phases must account for."""
 
 
 @criterion(
