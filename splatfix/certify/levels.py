@@ -33,11 +33,9 @@ def resolved(findings: Sequence[Finding], device: str) -> Rung:
     relevant = _bearing_on(RungName.RESOLVED, findings)
     if device == "cpu":  # a GPU that is not used refuses nothing
         relevant = [item for item in relevant if not check_named(item.code).needs_gpu]
-    bad = [item.summary for item in relevant if item.status in (Status.FAIL, Status.CRASH)]
-    if bad:
-        return Rung(RungName.RESOLVED, False, "; ".join(bad))
-    good = [item.summary for item in relevant if item.status is Status.PASS]
-    shown_by = "; ".join(good) or "Python and torch are installed"
+    if bad := _told(relevant, Status.FAIL, Status.CRASH):
+        return Rung(RungName.RESOLVED, False, bad)
+    shown_by = _told(relevant, Status.PASS) or "Python and torch are installed"
     if device == "cpu":
         shown_by += "; on the CPU no GPU, driver or toolkit is asked for"
     return Rung(RungName.RESOLVED, True, shown_by)
@@ -45,6 +43,10 @@ def resolved(findings: Sequence[Finding], device: str) -> Rung:
 
 def _bearing_on(rung: RungName, findings: Sequence[Finding]) -> list[Finding]:
     return [item for item in findings if check_named(item.code).bears_on is rung]
+
+
+def _told(findings: Sequence[Finding], *statuses: Status) -> str:
+    return "; ".join(item.summary.rstrip(".") for item in findings if item.status in statuses)
 
 
 def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None:
@@ -62,19 +64,13 @@ def built(
     findings: Sequence[Finding], *, plain: bool = False, bad: tuple[Status, ...] = (Status.FAIL,)
 ) -> Rung:
     """Judge extensions by the findings about them; ``plain`` says that all that ran was plain PyTorch."""
-    summaries: dict[Status, list[str]] = {}
-    failed = []
-    for item in _bearing_on(RungName.BUILT, findings):
-        summary = item.summary.rstrip(".")
-        summaries.setdefault(item.status, []).append(summary)
-        if item.status in bad:
-            failed.append(summary)
-    if failed:
-        return Rung(RungName.BUILT, False, "; ".join(failed))
-    if Status.PASS in summaries:
-        return Rung(RungName.BUILT, True, "; ".join(summaries[Status.PASS]))
-    if Status.WARN in summaries:  # it is built at its first call
-        return Rung(RungName.BUILT, None, "; ".join(summaries[Status.WARN]))
+    about = _bearing_on(RungName.BUILT, findings)
+    if failed := _told(about, *bad):
+        return Rung(RungName.BUILT, False, failed)
+    if good := _told(about, Status.PASS):
+        return Rung(RungName.BUILT, True, good)
+    if later := _told(about, Status.WARN):  # it is built at its first call
+        return Rung(RungName.BUILT, None, later)
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
     return Rung(RungName.BUILT, None, "no CUDA extension was judged")

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from smoke_trainer.record import TrainerError, TrainingRecord
-from splatfix.certify.advice import end_of
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import Training
-from splatfix.certify.criteria.running import is_unreadable
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import FULL, NEEDS
@@ -149,7 +147,7 @@ class SmokeTrainer:
             record=record,
             images=tuple(images[:MAX_IMAGES]),
             log=f"{scene}/{TRAINING_LOG}",
-            unreadable=end_of(record.error, done) if is_unreadable(training) else "",
+            unreadable=training.unreadable,
         )
 
     def _argv(self, scene: str) -> list[str]:

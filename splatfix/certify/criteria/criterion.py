@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct, field
 
 from smoke_trainer.record import TrainingRecord
+from splatfix.certify.advice import end_of
 from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.core.runner import Completed
 
@@ -46,6 +47,14 @@ class Training(Struct, frozen=True, kw_only=True):
         """Return all that was printed."""
         return f"{self.done.stdout}\n{self.done.stderr}"
 
+    @property
+    def unreadable(self) -> str:
+        """Return the loader's error for a scene of the user's; of a bundled one it is splatfix's failure."""
+        error = self.record.error
+        if not self.own_scene or error is None or error.code != "unreadable-scene":
+            return ""
+        return end_of(error, self.done)
+
 
 class Measure(Struct, frozen=True):
     """What a criterion measured."""
@@ -81,8 +90,8 @@ class Registered(Struct, frozen=True, kw_only=True):
     """What a measure must be; "" where the title says it."""
     why: str = ""
     """What a failure means in practice."""
-    source: str
-    """Where the threshold comes from."""
+    source: str = ""
+    """Where the threshold comes from; "" where it is what was asked for."""
     advice: str = ""
     """What to do about a failure."""
     of: str = ""
@@ -133,6 +142,5 @@ def criterion(code: str, **words: object) -> Callable[[_Judge], _Judge]:
     return register
 
 
-def missing(text: str = "not recorded") -> Measure:
-    """Return the failure of a criterion whose measurement the trainer left out."""
-    return Measure(False, text, missing=True)
+MISSING = Measure(False, "not recorded", missing=True)
+"""Of a criterion whose measurement the trainer left out."""

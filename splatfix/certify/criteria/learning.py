@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from smoke_trainer.record import GroupGradients, ImageQuality, TrainingRecord
-from splatfix.certify.criteria.criterion import SMOKE, STACK, Measure, Measures, Training, criterion, missing
+from splatfix.certify.criteria.criterion import MISSING, SMOKE, STACK, Measure, Measures, Training, criterion
 from splatfix.core.words import counted
 
 LOSS_FACTOR = 0.8
@@ -72,7 +72,7 @@ def finite_values(training: Training) -> Measures:
     record = training.record
     counts = [group.non_finite_steps for group in record.gradients.values()]
     if not counts or None in counts:
-        return missing()
+        return MISSING
     steps = sum(filter(None, counts))
     losses = [record.train_loss.first, record.train_loss.last]
     first, last = ("not finite" if loss is None else f"{loss:.4f}" for loss in losses)
@@ -170,7 +170,7 @@ def gaussians_reached(training: Training) -> Measures:
     """Take the share of the Gaussians that gradients still reach at the end of the run."""
     share, steps = training.record.reached.share, training.record.reached.steps
     if share is None or not steps:
-        return missing()
+        return MISSING
     return Measure(share >= MIN_REACHED, f"{share:.1%} had a gradient in the last {counted(steps, 'step')}")
 
 
@@ -188,7 +188,7 @@ def loss_falls(training: Training) -> Measures:
     """Compare the loss of the last iterations with that of the first."""
     first, last = training.record.train_loss.first, training.record.train_loss.last
     if first is None or last is None:
-        return missing()
+        return MISSING
     measured = f"{first:.4f} to {last:.4f}"
     return _unless_slow(training, last < LOSS_FACTOR * first, measured, last <= SLOW_LOSS_FACTOR * first)
 
@@ -211,7 +211,7 @@ def densification(training: Training) -> Measures:
     numbers = {name: number for name, number in asdict(counts).items() if number is not None}
     measured = ", ".join(f"{name} {number}" for name, number in numbers.items())
     if not counts.initial or not counts.final:
-        return missing(measured or "not recorded")
+        return MISSING
     return Measure(any(numbers.get(name) for name in ("cloned", "split", "added")), measured)
 
 
@@ -230,7 +230,7 @@ def heldout_gain(training: Training) -> Measures:
     before = (training.record.initial_heldout or ImageQuality()).psnr
     after = training.record.heldout.psnr
     if before is None or after is None:
-        return missing("not measured")
+        return MISSING
     measured = f"{before:.2f} dB to {after:.2f} dB"
     return _unless_slow(training, after >= before + MIN_GAIN_DB, measured, after >= before + LEAST_GAIN_DB)
 
@@ -293,7 +293,7 @@ def _against_training(record: TrainingRecord, good: Callable[[float], bool]) -> 
     """Judge by how many dB training views are better than held-out ones."""
     heldout, trained = record.heldout.psnr, record.training_views.psnr
     if heldout is None or trained is None:
-        return missing("not measured")
+        return MISSING
     measured = f"{heldout:.2f} dB held out, {trained:.2f} dB of training views"
     return Measure(good(trained - heldout), measured)
 
@@ -310,7 +310,7 @@ def ply_round_trip(training: Training) -> Measures:
     """Compare what the saved point cloud, read back, renders with what was trained."""
     difference, tolerance = training.record.ply.round_trip_difference, training.record.ply.tolerance
     if difference is None or tolerance is None:
-        return missing("not measured")
+        return MISSING
     measured = f"largest difference {difference:.2g}"
     return Measure(difference <= tolerance, measured, required=f"at most {tolerance}")
 

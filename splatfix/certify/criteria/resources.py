@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from smoke_trainer.record import HostPeaks, TrainingRecord
-from splatfix.certify.criteria.criterion import Measure, Measures, Training, criterion, missing
+from splatfix.certify.criteria.criterion import MISSING, Measure, Measures, Training, criterion
 
 MAX_EVALUATION = 1.1
 MAX_GROWTH = 0.01
@@ -140,7 +140,7 @@ def time_by_phase(training: Training) -> Measures:
         # a trainer that draws by functions that are not watched is no fault of it
         return Measure(None, "its phases could not be told apart")
     if not timed or not total:
-        return missing()
+        return MISSING
     shares = sorted(((seconds / timed, name) for name, seconds in phases.items()), reverse=True)
     listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
     measured = f"{listed}; {bound_by(phases)}; {timed:.1f} of {total:.1f} s timed"

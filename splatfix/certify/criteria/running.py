@@ -59,16 +59,10 @@ def observed(training: Training) -> Measure:
 )
 def scene_readable(training: Training) -> Measures:
     """Leave a scene of the user's that cannot be read unjudged; that a bundled one cannot is a failed training."""
-    if not is_unreadable(training):
+    if not training.unreadable:
         return None
     advice = "Run splatfix scenes check on the scene's folder: it names what the scene lacks."
-    return Measure(None, end_of(training.record.error, training.done), advice=advice)
-
-
-def is_unreadable(training: Training) -> bool:
-    """Return whether the loader refused a scene of the user's; a bundled one that cannot be read is splatfix's failure."""
-    error = training.record.error
-    return training.own_scene and error is not None and error.code == "unreadable-scene"
+    return Measure(None, training.unreadable, advice=advice)
 
 
 @criterion(
@@ -99,7 +93,7 @@ def runs_as_it_is(training: Training) -> Measures:
 def finished(training: Training) -> Measures:
     """Count the iterations; of a trainer that ended early say what ended it, and how far it had come."""
     record, done = training.record, training.done
-    if is_unreadable(training):
+    if training.unreadable:
         return None
     iterations, expected = record.iterations or 0, record.config.iterations or 0
     required = counted(expected, "iteration") if expected else ""
@@ -146,7 +140,6 @@ def no_cuda_error(training: Training) -> Measures:
     "extensions-ran",
     title="The extensions that the checkout imports ran",
     why="The trainer never drew with its rasterizer.",
-    source="what the checkout imports",
     of=STACK,
     without_result=True,
 )
@@ -207,7 +200,6 @@ for _name in (RENDERING, METRICS):
     criterion(
         f"{_name}-finishes",
         title=f"The script for {_name} ends well",
-        source="what was asked for",
         of=STACK,
     )(partial(script_finishes, _name))
 
