@@ -147,7 +147,8 @@ def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged
         "speed": SPEED_TOLERANCE,
         "train-memory": MEMORY_TOLERANCE,
     }
-    open_for = {**_NOT_JUDGED, "speed": unlike, "train-memory": unlike}
+    another = f"another {unlike}" if unlike else ""
+    open_for = {**_NOT_JUDGED, "speed": another, "train-memory": another}
     for name, unit in _UNITS.items():
         new, old = now[name], then.get(name)
         outcome, tolerance, why = Outcome.NOT_MEASURED, None, obstacle or open_for.get(name, "")
