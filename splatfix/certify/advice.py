@@ -13,8 +13,6 @@ from splatfix.explain import cause_of, explain_message
 
 # Other criteria fail by what was measured, which says itself what is wrong.
 _FAIL_BY_OUTPUT = ("training-finishes", "no-cuda-error")
-_OUT_OF_MEMORY = "cuda-oom-runtime"
-"""A class whose fix names options that not every trainer has; the criterion names certify's own."""
 
 
 def way_out(made: Certificate, python: str | None) -> Step | None:
@@ -51,9 +49,9 @@ def explained(item: Criterion, output: str, ending: str) -> Criterion:
     lines = [line for line in output.splitlines() if not line.startswith("{")]
     if cause := cause_of("\n".join([*lines, ending])):
         why = f"{item.why} {cause.why.rstrip('.')} [{cause.name}].".strip()
-        item = replace(item, why=why)
-        if cause.name != _OUT_OF_MEMORY:
-            item = replace(item, advice=steps_in_words(cause.fix))
+        # against lack of memory a class names options of Inria's trainer, and the criterion certify's own
+        advice = item.advice if cause.name == "cuda-oom-runtime" else steps_in_words(cause.fix)
+        item = replace(item, why=why, advice=advice)
     # what is known of a message fits its numbers and names, which the fix of its class does not
     if message := explain_message(ending):
         item = replace(item, advice=f"{message.meaning} {steps_in_words(message.steps)}")

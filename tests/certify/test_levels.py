@@ -1,6 +1,7 @@
 """Levels of proof: what verifies each, and what fails it; and which GPU a certificate is about."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,6 +70,14 @@ def test_extension_for_another_gpu_is_not_built() -> None:
         assert ours[RungName.BUILT].reached is (False if reached is False else None), "it did not train"
     for renderer in ("torch", "gsplat"):
         assert levels(renderer=renderer)[RungName.BUILT].reached is None
+
+
+def test_of_a_stack_only_its_own_extensions_are_judged() -> None:
+    asked = SimpleNamespace(device="cuda", extensions=("simple_knn",), renderer="", rehearsed=False)
+    told = {"simple-knn on sm_86": Status.PASS, "gsplat on sm_86": Status.FAIL}
+    findings = [Finding(status, name, code="no-kernel-image", subject=name) for name, status in told.items()]
+    built = prove(asked, Measured(runs=(RUN,)), findings, None, None)[1]  # type: ignore[arg-type]
+    assert (built.reached, built.shown_by) == (True, "simple-knn on sm_86")
 
 
 def test_one_wrong_kernel_fails_computes() -> None:
