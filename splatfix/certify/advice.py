@@ -64,8 +64,8 @@ def steps_in_words(steps: Iterable[Step]) -> str:
 
 
 def end_of(error: TrainerError | None, done: Completed) -> str:
-    """Return why a script ended, in its own words: the exception with its place in the checkout, else its last line of output;
-    "" where it ended well and said nothing."""
+    """Return why a script ended: the exception with its place in the checkout, else the last error that it printed, else its
+    exit code with its last line; "" where it ended well."""
     if error is not None:
         message = error.message.strip().splitlines()[:1]
         ending = ": ".join(filter(None, (error.type, *message)))
@@ -76,11 +76,10 @@ def end_of(error: TrainerError | None, done: Completed) -> str:
         return done.why()
     # progress bars end their lines with a carriage return, and lines of JSON are progress too
     output: list[str] = re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}")
-    lines = [line.strip() for line in output if line.strip() and not line.startswith("{")]
-    for line in reversed(lines):
-        if re.search(r"\berror\b", line, re.IGNORECASE):
-            return line
-    return lines[-1] if lines else done.why()
+    for line in reversed(output):
+        if re.search(r"\berror\b", line, re.IGNORECASE) and not line.startswith("{"):
+            return line.strip()
+    return done.why()
 
 
 def sentence(text: str) -> str:
