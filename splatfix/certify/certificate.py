@@ -14,7 +14,6 @@ from splatfix.certify.criteria.code import as_installed, extensions_built
 from splatfix.certify.environment import environment_of
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
-    NOT_REACHED,
     Certificate,
     Comparison,
     Criterion,
@@ -132,14 +131,8 @@ def summarize(
     told = {"Run": levels.RUN_LEVELS.get(made.level or 0, "")}
     told["Levels reached"] = ", ".join(rung.name.value for rung in made.proof if rung.reached) or "none"
     told["Left open"] = "; ".join(left_open)
-    parts = {name: part for run in made.scenes for name, part in run.record.implementations.items()}
-    told["Trained with"] = ", ".join(dict.fromkeys(made.environment[name] for name in parts))
-    trained = {str(part.name).partition(".")[0] for part in parts.values()}
-    rasterizers = [item for item in made.kernels if item.name in ("rasterizer", "gsplat")]
-    installed = {
-        item.implementation.partition(".")[0] for item in rasterizers if item.kind not in ("", "ours")
-    }
-    told["Installed, and not trained"] = ", ".join(sorted(installed - trained)) if parts else ""
+    ran = [made.environment[part] for run in made.scenes for part in run.record.implementations]
+    told["Trained with"] = ", ".join(dict.fromkeys(ran))
     if built_elsewhere and built_elsewhere.reached:
         targets = ", ".join(arch.sm for arch in subject.request.targets)
         told[f"CUDA extensions are built for {targets}"] = "not run"
@@ -171,7 +164,10 @@ def prove(
         plain = bool(runs) and subject.renderer == "torch"
         if plain:  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
             judged = [item for item in judged if item.status is Status.FAIL]
-        of_extensions = levels.built(judged, plain=plain or subject.rehearsed or rendered_in_torch(runs))
+        # a drop-in has the name of an extension, and an engine in plain PyTorch
+        renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]
+        drew = bool(runs) and all((item.engine or "").startswith("torch-") for item in renderers)
+        of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
     not_all = measured.not_run
     if not measured.finished:
         not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
@@ -182,12 +178,6 @@ def prove(
     else:
         rungs += [levels.computes(kernels), levels.trains(runs, not_all)]
     return (*rungs, levels.reproduces(runs, comparison, not_all))
-
-
-def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:
-    """Something was rendered, and all of it by plain PyTorch, whatever its name."""
-    renderers = [run.record.implementations.get("renderer", Implementation()) for run in scenes]
-    return bool(renderers) and all((item.engine or "").startswith("torch-") for item in renderers)
 
 
 def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]:
@@ -242,7 +232,8 @@ def incomplete(
     opening = f"Interrupted {after}."
     if not interrupted:
         opening = f"Not finished: written {after}. If no splatfix runs any more, it was killed."
-    not_reached = tuple(Skipped(name, NOT_REACHED) for name in scenes if name not in done)
+    why = "not trained to its end: the run did not come to its end"
+    not_reached = tuple(Skipped(name, why) for name in scenes if name not in done)
     return replace(
         base,
         summary=f"{opening} {base.summary}",

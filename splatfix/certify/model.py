@@ -145,9 +145,7 @@ class SceneRun(Struct, frozen=True):
         outcomes = {item.outcome for item in self.criteria}
         if Outcome.FAILED in outcomes:
             return False
-        if Outcome.UNDETERMINED in outcomes:
-            return None
-        return True
+        return None if Outcome.UNDETERMINED in outcomes else True
 
 
 class Skipped(Struct, frozen=True):
@@ -155,10 +153,6 @@ class Skipped(Struct, frozen=True):
 
     scene: str
     reason: str
-
-
-NOT_REACHED = "not trained to its end: the run did not come to its end"
-"""Why a scene of the suite is skipped in a certificate that is interrupted or unfinished."""
 
 
 class Compared(Struct, frozen=True):

@@ -16,7 +16,6 @@ import pytest
 from splatfix.app.certify import exit_code_of
 from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify, environment
 from splatfix.certify.criteria import judge
-from splatfix.certify.model import NOT_REACHED
 from splatfix.certify.progress import words
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
@@ -87,9 +86,7 @@ def test_an_interrupt_within_a_scene_says_how_far_it_was(tmp_path: Path, known: 
     assert found.summary.startswith(
         "Interrupted after 0 of 3 scenes, in courtyard (scene 1 of 3) at iteration"
     )
-    assert {(item.scene, item.reason) for item in found.skipped} == {
-        (scene, NOT_REACHED) for scene in SUITES["quick"].scenes
-    }
+    assert [item.scene for item in found.skipped] == list(SUITES["quick"].scenes)
 
 
 def test_the_commit_is_known_after_an_interrupt(

@@ -12,15 +12,7 @@ from splatfix.certify.advice import end_of, explained
 
 # the order in which a certificate shows them
 from splatfix.certify.criteria import running, learning, resources, code  # isort: skip
-from splatfix.certify.criteria.criterion import (
-    REGISTERED,
-    SHORTEST,
-    SMOKE,
-    STACK,
-    Measure,
-    Registered,
-    Training,
-)
+from splatfix.certify.criteria.criterion import REGISTERED, SHORTEST, STACK, Measure, Registered, Training
 from splatfix.certify.model import Criterion
 from splatfix.core.words import counted
 
@@ -30,11 +22,11 @@ def judge(training: Training) -> tuple[Criterion, ...]:
 
     A measurement that is missing fails its criterion, and a run that is too short leaves what it cannot show undetermined.
     """
-    kind = STACK if training.stack else SMOKE
     ending = end_of(training.record.error, training.done)
     criteria: list[Criterion] = []
     for item in REGISTERED:
-        if item.of not in ("", kind) or not (training.record.iterations or item.without_result):
+        of_another = item.of and (item.of == STACK) is not training.stack
+        if of_another or not (training.record.iterations or item.without_result):
             continue
         measures = item.judge(training)
         if isinstance(measures, Measure):

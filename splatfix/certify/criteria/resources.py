@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smoke_trainer.record import HostPeaks, TrainingRecord
+from smoke_trainer.record import HostPeaks
 from splatfix.certify.criteria.criterion import MISSING, Measure, Measures, Training, criterion
 
 MAX_EVALUATION = 1.1
@@ -30,7 +30,8 @@ MIN_TIMED = 0.9
 )
 def evaluation_memory(training: Training) -> Measures:
     """Compare the memory of evaluation and training: allocated on the GPU, or resident beyond what the process began with."""
-    memory, slack = training.record.memory, _slack(training.record)
+    memory = training.record.memory
+    slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
     start, peaks, held = 0, memory.host or HostPeaks(), "resident beyond Python and torch"
     train, evaluation = peaks.train, peaks.eval
     if memory.cuda:
@@ -59,7 +60,8 @@ def evaluation_memory(training: Training) -> Measures:
 )
 def memory_growth(training: Training) -> Measures:
     """Take by how much memory grows beyond the model."""
-    memory, slack = training.record.memory, _slack(training.record)
+    memory = training.record.memory
+    slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
     growth = memory.growth
     if growth is None:
         return Measure(None, "too few iterations with one number of Gaussians, or memory cannot be read here")
@@ -159,8 +161,3 @@ def bound_by(phases: Mapping[str, float]) -> str:
 
 def _mib(size: float) -> str:
     return f"{size / 2**20:,.0f} MiB"
-
-
-def _slack(record: TrainingRecord) -> int:
-    """Return the bytes by which memory may differ because of its allocator alone."""
-    return LEAST_GPU_GROWTH if record.memory.cuda else LEAST_GROWTH
