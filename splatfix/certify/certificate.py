@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from smoke_trainer.record import Implementation
 from splatfix.certify import levels
 from splatfix.certify.baseline import compare
-from splatfix.certify.criteria.code import as_installed, extensions_built
+from splatfix.certify.criteria.code import EXTENSIONS_BUILT, as_installed
+from splatfix.certify.criteria.criterion import Measure
 from splatfix.certify.environment import environment_of
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
@@ -79,7 +80,8 @@ def write_certificate(
     if measured.loaded is not None:
         diagnosis.append(as_installed(measured.loaded, subject.python))
     if runs and built_elsewhere:  # what is installed did not train: it stands apart from the levels
-        diagnosis.append(extensions_built(built_elsewhere))
+        measure = Measure(built_elsewhere.reached, built_elsewhere.shown_by)
+        diagnosis.append(EXTENSIONS_BUILT.criterion(measure))
     found = diagnosed(findings, subject.device) if level is not None else ()
     diagnosis += found
     reasons = failures(diagnosis, kernels, runs, proof)

@@ -7,14 +7,12 @@ from splatfix.certify.criteria.criterion import SMOKE, Measure, Measures, Regist
 from splatfix.certify.criteria.running import OTHER_PACKAGES
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import CODE_AS_INSTALLED, Criterion
-from splatfix.core.proof import Rung
 from splatfix.core.step import Command
 from splatfix.core.words import counted, few
 
 CPU_TOLERANCE, GPU_TOLERANCE = 1e-6, 1e-2
 """Relative difference of a loss. How far atomics carry in 30 iterations was not measured on a GPU; another seed or another order
 of views differs by far more."""
-_PARTS = ("renderer", "ssim", "knn", "optimizer")
 
 
 @criterion(
@@ -29,7 +27,7 @@ def implementations_identified(training: Training) -> Measures:
     """Compare the code of each part with what its name says, and count its calls."""
     iterations = training.record.iterations or 0
     problems, digests = [], []
-    for part in _PARTS:
+    for part in ("renderer", "ssim", "knn", "optimizer"):
         ran = training.record.implementations.get(part, Implementation())
         digests.append(f"{part} {ran.file} {str(ran.sha256)[:12]}")
         name, module = str(ran.name), str(ran.module)
@@ -58,14 +56,13 @@ def training_repeats(training: Training) -> Measures:
     if training.repeated is None:
         return None
     allowed = CPU_TOLERANCE if training.device == "cpu" else GPU_TOLERANCE
-    required = f"at most {allowed:g}, with the same seed"
     gaps = [abs(before - after) / max(abs(before), 1e-12) for before, after in training.repeated]
     if not gaps:
         ending = training.repeat_ended or "none were written"
-        return Measure(False, f"the second run left no losses: {ending}", required=required)
+        return Measure(False, f"the second run left no losses: {ending}")
     measured = f"losses of {counted(len(gaps), 'iteration')} differ by at most {max(gaps):.2g} of their value"
     met = not training.repeat_ended and max(gaps) <= allowed
-    return Measure(met, measured, required=required)
+    return Measure(met, measured, required=f"at most {allowed:g}")
 
 
 _AS_INSTALLED = Registered(
@@ -74,7 +71,7 @@ _AS_INSTALLED = Registered(
     why="Other code ran than the versions in this certificate name.",
     source="the RECORD of each wheel (PEP 376); SunshineWYC/BlockGaussian#2: another version of the rasterizer lay there",
 )
-_BUILT = Registered(
+EXTENSIONS_BUILT = Registered(
     code="extensions-built",
     title="The installed extensions carry code for the GPUs that were named",
     why="They cannot run there. No GPU was used here: what trained is plain PyTorch.",
@@ -100,8 +97,3 @@ def as_installed(code: LoadedCode, python: str) -> Criterion:
         advice[repair.shell(windows=False) if item.distribution else remove] = None
     met = not code.differences if code.differences or code.compared else None
     return _AS_INSTALLED.criterion(Measure(met, few(texts, between="; "), advice="; ".join(advice)))
-
-
-def extensions_built(built: Rung) -> Criterion:
-    """Say whether the installed extensions carry code for the GPUs that were named and are not here."""
-    return _BUILT.criterion(Measure(built.reached, built.shown_by))

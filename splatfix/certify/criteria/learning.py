@@ -74,10 +74,10 @@ def finite_values(training: Training) -> Measures:
     if not counts or None in counts:
         return MISSING
     steps = sum(filter(None, counts))
-    losses = [record.train_loss.first, record.train_loss.last]
-    first, last = ("not finite" if loss is None else f"{loss:.4f}" for loss in losses)
-    measured = f"{counted(steps, 'step')} with non-finite gradients, loss {first} to {last}"
-    return Measure(not steps and None not in losses, measured)
+    measured = f"{counted(steps, 'step')} with non-finite gradients"
+    if None in (record.train_loss.first, record.train_loss.last):
+        return Measure(False, f"{measured}, and the loss is not finite")
+    return Measure(not steps, measured)
 
 
 @criterion(
