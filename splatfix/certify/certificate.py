@@ -39,10 +39,9 @@ from splatfix.model import Facts, Finding, Status
 _OUTCOMES = {
     Status.PASS: Outcome.MET,
     Status.WARN: Outcome.NOT_MEASURED,
-    Status.FAIL: Outcome.FAILED,
-    Status.CRASH: Outcome.FAILED,
     Status.UNKNOWN: Outcome.UNDETERMINED,
 }
+"""Of findings as criteria; any other failed."""
 
 
 class Measured(Struct, frozen=True):
@@ -190,7 +189,7 @@ def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]
         check = check_named(item.code)
         if item.status is Status.SKIP or (device == "cpu" and check.needs_gpu):
             continue
-        outcome, advice, measured = _OUTCOMES[item.status], "", item.summary
+        outcome, advice, measured = _OUTCOMES.get(item.status, Outcome.FAILED), "", item.summary
         if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
             advice = f"splatfix diagnose --explain {item.code} explains it; splatfix diagnose names the fix."
         elif item.status is Status.WARN:
@@ -222,10 +221,8 @@ def failures(
 def incomplete(
     base: Certificate, scenes: Sequence[str], under_way: Mapping[str, Any], *, interrupted: bool
 ) -> Certificate:
-    """Return a certificate of what was done so far, which says so: of that of the scenes that are done, and of what ran.
-
-    Scenes that are not done are ``skipped``. A run that was not interrupted goes on, and this report is to be replaced.
-    """
+    """Return a certificate of the scenes that are done, which says so, and what ran; the others are ``skipped``. A run that was
+    not interrupted goes on, and this report is to be replaced."""
     done = [run.scene for run in base.scenes]
     after = f"after {len(done)} of {counted(len(scenes), 'scene')}"
     if where := str(under_way.get("where", "")):

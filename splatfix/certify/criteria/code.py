@@ -80,10 +80,8 @@ EXTENSIONS_BUILT = Registered(
 
 
 def as_installed(code: LoadedCode, python: str) -> Criterion:
-    """Name each file that ran and differs from what its wheel installed, and what has no digest to compare with.
-
-    ``python`` is the interpreter for the commands that mend it.
-    """
+    """Name each file that ran and differs from what its wheel installed, and what has no digest to compare with; ``python`` is
+    the interpreter for the commands that mend it."""
     texts = [item.text for item in code.differences]
     if not texts and code.compared:
         files = counted(code.compared, "file")

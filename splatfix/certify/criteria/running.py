@@ -21,7 +21,6 @@ _CUDA_ERROR = re.compile(
     r"|misaligned address|unspecified launch failure|\bcudaError[A-Z]\w+|CUDA_ERROR_[A-Z_]+",
     re.IGNORECASE,
 )
-_LONGEST_LINE = 300
 _SIGNALS = {
     9: "No program ends itself this way: where memory runs out the kernel ends the one that holds most "
     "(dmesg and journalctl -k say so), otherwise a person or a batch system did.",
@@ -133,7 +132,7 @@ def no_cuda_error(training: Training) -> Measures:
     line = next((line.strip() for line in training.output.splitlines() if _CUDA_ERROR.search(line)), "")
     if training.device == "cpu" and (not line or training.stack):
         return None
-    return Measure(not line, line[:_LONGEST_LINE] or "none was printed")
+    return Measure(not line, line[:300] or "none was printed")
 
 
 @criterion(
