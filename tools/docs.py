@@ -89,8 +89,8 @@ def criteria() -> str:
     """The criteria of a training: what each requires, and what a failure means."""
     rows = []
     for item in REGISTERED:
-        whose = " and ".join(item.of)
-        rows.append((f"`{item.code}`", _escaped(item.required), _escaped(item.why), whose))
+        whose = item.of or "smoke and stack"
+        rows.append((f"`{item.code}`", _escaped(item.required or item.title), _escaped(item.why), whose))
     return _table(("criterion", "required", "where it fails", "trainer"), rows)
 
 

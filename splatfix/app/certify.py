@@ -13,11 +13,11 @@ from splatfix.app.stored import NAME, read_stored
 from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.advice import way_out
-from splatfix.certify.criteria.stack import MENDS
+from splatfix.certify.criteria.running import MENDS
 from splatfix.certify.host import placed
+from splatfix.certify.levels import TRAINS_FROM
 from splatfix.certify.progress import Progress
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
-from splatfix.certify.run_levels import TRAINS_FROM
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import published_method
 from splatfix.checks import run_checks
@@ -146,7 +146,7 @@ def next_step(made: Certificate) -> Step | None:
     if not _failed_here(made) or steps_are_shown:
         return None
     look = run("splatfix", "diagnose", *named, text="Next: look for the cause")
-    return way_out(made.kernels, made.scenes, python, made.diagnosis) or look
+    return way_out(made, python) or look
 
 
 def _failed_here(made: Certificate) -> bool:

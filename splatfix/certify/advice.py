@@ -1,12 +1,12 @@
 """Why a criterion failed, and what to do about it: by what the trainer printed, or by what failed first."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from smoke_trainer.record import TrainerError
-from splatfix.certify.model import CODE_AS_INSTALLED, Criterion, KernelCheck, Outcome, SceneRun
+from splatfix.certify.model import CODE_AS_INSTALLED, Certificate, Criterion, Outcome
 from splatfix.core.runner import Completed
 from splatfix.core.step import Step, run, say, value_options
 from splatfix.explain import cause_of, explain_message
@@ -15,20 +15,15 @@ from splatfix.explain import cause_of, explain_message
 _FAIL_BY_OUTPUT = ("training-finishes", "no-cuda-error")
 
 
-def way_out(
-    kernels: Sequence[KernelCheck],
-    runs: Sequence[SceneRun],
-    python: str | None,
-    diagnosis: Sequence[Criterion] = (),
-) -> Step | None:
+def way_out(made: Certificate, python: str | None) -> Step | None:
     """Return what to do about altered files, else about the first failed kernel, else about the first failed criterion; None
     where nothing of that failed."""
-    for item in diagnosis:
+    for item in made.diagnosis:
         if item.code == CODE_AS_INSTALLED and item.outcome is Outcome.FAILED:
             return say(f"Next: {item.advice}")
-    failed = next((item for item in kernels if item.outcome is Outcome.FAILED), None)
+    failed = next((item for item in made.kernels if item.outcome is Outcome.FAILED), None)
     if failed is None:
-        advice = next((item.advice for scene in runs for item in scene.failed if item.advice), "")
+        advice = next((item.advice for scene in made.scenes for item in scene.failed if item.advice), "")
         return say(f"Next: {advice}") if advice else None
     module, environment = failed.implementation.partition(".")[0], value_options({"--python": python})
     if not failed.imported:
@@ -45,52 +40,49 @@ def way_out(
     return run("splatfix", "install", "--repair", package, *environment, text=text)
 
 
-def explained(item: Criterion, output: str, *, own: Collection[str] = (), error: str = "") -> Criterion:
-    """Return the criterion with the cause that the trainer's whole output names, where it failed by what was printed.
-
-    For the classes of ``own`` the criterion's own advice is the better. ``error`` is the message that the trainer ended with.
-    """
+def explained(item: Criterion, output: str, ending: str) -> Criterion:
+    """Return the criterion with the cause that the trainer's whole output names, where it failed by what was printed; ``ending``
+    is the message that the trainer ended with."""
     if item.outcome is not Outcome.FAILED or item.code not in _FAIL_BY_OUTPUT:
         return item
     # lines of JSON are the trainer's progress
-    cause = cause_of("\n".join(line for line in output.splitlines() if not line.startswith("{")))
-    if cause is not None:
-        item = replace(item, why=f"{item.why} {cause.why.rstrip('.')} [{cause.name}].".strip())
-        if cause.name not in own:
-            item = replace(item, advice=steps_in_words(cause.fix))
+    lines = [line for line in output.splitlines() if not line.startswith("{")]
+    if cause := cause_of("\n".join([*lines, ending])):
+        why = f"{item.why} {cause.why.rstrip('.')} [{cause.name}].".strip()
+        # against lack of memory a class names options of Inria's trainer, and the criterion certify's own
+        advice = item.advice if cause.name == "cuda-oom-runtime" else steps_in_words(cause.fix)
+        item = replace(item, why=why, advice=advice)
     # what is known of a message fits its numbers and names, which the fix of its class does not
-    message = explain_message(error)
-    if message is not None:
+    if message := explain_message(ending):
         item = replace(item, advice=f"{message.meaning} {steps_in_words(message.steps)}")
     return item
 
 
 def steps_in_words(steps: Iterable[Step]) -> str:
     """Return what to do, in one line."""
-    lines = []
-    for step in steps:
-        if step.command is None:
-            lines.append(step.text)
-        else:
-            lines.append(f"{step.text}: {step.command.shell(windows=False)}")
-    return "; ".join(lines)
+    return "; ".join(step.line(windows=False) for step in steps)
 
 
 def end_of(error: TrainerError | None, done: Completed) -> str:
-    """Return why a script ended, in its own words: the exception with its place in the checkout, else its last line of output."""
+    """Return why a script ended: the exception with its place in the checkout, else the last error that it printed, else its
+    exit code with its last line; "" where it ended well."""
     if error is not None:
-        ending = str(error.type)
-        if error.message.strip():
-            ending += f": {error.message.strip().splitlines()[0]}"
+        message = error.message.strip().splitlines()[:1]
+        ending = ": ".join(filter(None, (error.type, *message)))
         if error.place:
             ending += f" ({error.place}, in {error.function})"
-        return ending
-    if done.error:
-        return done.error
-    # progress bars end their lines with a carriage return
-    output = re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}")
-    lines = list(filter(None, map(str.strip, output)))
-    for line in reversed(lines):
-        if re.search(r"\berror\b", line, re.IGNORECASE):
-            return line
-    return lines[-1] if lines else done.why()
+        return " ".join(filter(None, map(sentence, (ending, error.note, error.hint))))
+    if done.error or (done.returncode or 0) < 0:
+        return done.why()
+    # progress bars end their lines with a carriage return, and lines of JSON are progress too
+    output: list[str] = re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}")
+    for line in reversed(output):
+        if re.search(r"\berror\b", line, re.IGNORECASE) and not line.startswith("{"):
+            return line.strip()
+    return done.why()
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop; "" stays empty."""
+    text = text.strip().rstrip(".")
+    return text and f"{text[0].upper()}{text[1:]}."

@@ -5,17 +5,11 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.record import HostPeaks, TrainingRecord
-from splatfix.certify.model import (
-    Certificate,
-    Compared,
-    Comparison,
-    Outcome,
-    SceneComparison,
-    SceneRun,
-)
+from splatfix.certify.model import Certificate, Compared, Comparison, Outcome, SceneComparison, SceneRun
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
 from splatfix.knowledge.published import Method, methods
@@ -35,6 +29,7 @@ MEMORY_TOLERANCE = 0.1
 """Relative: peak memory may grow by a tenth (allocator and library versions change it)."""
 HELD_OUT_EVERY = 8
 """Of the views in the order of their names, as in mip-NeRF 360 and in every published figure here."""
+_Values: TypeAlias = Mapping[str, float | None]
 _GB = 1 << 30
 """Bytes of what gsplat's benchmark writes as GB (torch's peak divided by 1024 ** 3)."""
 _UNITS = {"speed": "it/s", "train-memory": "B", "eval-memory": "B", "psnr": "dB", "ssim": "", "lpips": ""}
@@ -54,10 +49,7 @@ def require_alike(path: Path, earlier: Certificate, renderer: str, device: str) 
         SplatfixError: ``another-baseline`` (exit code 2).
     """
     if not earlier.scenes:
-        reason = "ended before a scene was trained"
-        if earlier.level in (1, 2):
-            reason = f"is of run level {earlier.level}, which trains nothing"
-        raise SplatfixError.of("certify.another-baseline", path=path, reason=reason)
+        raise SplatfixError.of("certify.another-baseline", path=path)
     if (earlier.renderer, earlier.device) != (renderer, device):
         then, asked = f"{earlier.renderer} on {earlier.device}", f"{renderer} on {device}"
         raise SplatfixError.of("certify.unlike-baseline", path=path, earlier=then, asked=asked)
@@ -75,155 +67,111 @@ def compare(
     readable = [run for run in scenes if not run.unreadable]
     if published:
         method = methods()[published]
-        rows = tuple(_beside_published(run, method) for run in readable)
-        return Comparison(published, f"{method.title}: {method.source}", rows)
+        # other conditions than the source's are nobody's failure
+        rows = [_beside(run, *_published(run, method), Outcome.NOT_MEASURED) for run in readable]
+        return Comparison(published, f"{method.title}: {method.source}", tuple(rows))
     if baseline is None:
         return None
     stored = {run.scene: run.record for run in baseline.scenes}
-    rows = tuple(_beside_earlier(run, stored.get(run.scene, TrainingRecord())) for run in readable)
-    return Comparison("", f"an earlier certificate, issued {baseline.issued}", rows)
-
-
-def _beside_earlier(run: SceneRun, earlier: TrainingRecord) -> SceneComparison:
-    now, then = _measures(run.record), _measures(earlier)
-    if any(now[name] is None for name in _NEEDED):
-        obstacle = "no measurement"
-    elif any(then[name] is None for name in _NEEDED):
-        obstacle = "not in the baseline"
-    elif _conditions(run.record) != _conditions(earlier):
-        obstacle = f"not comparable: {_conditions(run.record)}, the baseline {_conditions(earlier)}"
-    else:
-        # speed and memory say something on the same GPU only; on the CPU, on the same model with as many cores
-        here, there = _machine(run.record), _machine(earlier)
-        unlike = f"another machine: {here or 'not known'}, the baseline's {there or 'not known'}"
-        if here and here == there:
-            unlike = ""
-        return _judged(run.scene, now, then, quality_tolerance(run.record), unlike)
     # whoever gives a certificate asks for that comparison: that it cannot be made is a failure
-    return SceneComparison(run.scene, Outcome.FAILED, _shown(now, then, obstacle), obstacle)
+    rows = [_beside(run, *_earlier(run, stored.get(run.scene)), Outcome.FAILED) for run in readable]
+    return Comparison("", f"an earlier certificate, issued {baseline.issued}", tuple(rows))
 
 
-def _beside_published(run: SceneRun, method: Method) -> SceneComparison:
-    figures, now = method.scenes.get(run.scene), _measures(run.record)
+def _earlier(run: SceneRun, earlier: TrainingRecord | None) -> tuple[_Values, str, str]:
+    """Return an earlier run's measures, why nothing can be judged by them, and why speed and memory cannot; "" where they can."""
+    then = _measures(earlier or TrainingRecord())
+    if earlier is None or any(then[name] is None for name in _NEEDED):
+        return then, "not in the baseline", ""
+    now = run.record
+    differences = _differences(
+        ("iterations", now.iterations, earlier.iterations),
+        ("size", now.resolution, earlier.resolution),
+        ("strategy", now.config.strategy, earlier.config.strategy),
+    )
+    obstacle = f"not comparable: {differences}" if differences else ""
+    # on the CPU speed and memory say something on the same model with as many cores only
+    return then, obstacle, _differences(("machine", _machine(now), _machine(earlier)))
+
+
+def _published(run: SceneRun, method: Method) -> tuple[_Values, str, str]:
+    """Return the same of published figures."""
+    figures, record = method.scenes.get(run.scene), run.record
     if figures is None:
-        obstacle = f"{method.name} has no figures of it"
-        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, {}, obstacle), obstacle)
-    then = {
+        return {}, f"{method.name} has no figures of it", ""
+    values = {
         "speed": figures.seconds and method.iterations / figures.seconds,
         "train-memory": figures.train_gb and figures.train_gb * _GB,
-        "eval-memory": None,
         "psnr": figures.psnr,
         "ssim": figures.ssim,
         # LPIPS of another network is another measure
         "lpips": figures.lpips if method.lpips == "vgg" else None,
     }
-    if obstacle := method.differs or _other_conditions(run, method):
-        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, then, obstacle), obstacle)
-    if now["psnr"] is None:
-        return SceneComparison(run.scene, Outcome.FAILED, _shown(now, then, ""), "no measurement")
-    gpu, renderer = run.record.machine.gpu, run.record.config.renderer
-    unlike = ""
-    if gpu != method.gpu:
-        unlike = f"another machine: {gpu or 'no GPU'}, the source's {method.gpu}"
-    elif renderer != method.renderer:
-        unlike = f"another renderer: {renderer}, the source's {method.renderer}"
-    return _judged(run.scene, now, then, QUALITY_TOLERANCE, unlike)
+    held_out, views = len(record.split.test), len(record.split.train) + len(record.split.test)
+    differences = _differences(
+        ("iterations", record.iterations, method.iterations),
+        ("--resolution", record.config.resolution, PUBLIC_SCENES[run.scene].divisor),
+        ("strategy", record.config.strategy, method.strategy),
+        ("held-out views", held_out, -(-views // HELD_OUT_EVERY)),
+    )
+    gpu, renderer = record.machine.gpu, record.config.renderer
+    unlike = _differences(("machine", gpu, method.gpu), ("renderer", renderer, method.renderer))
+    return values, method.differs or differences, unlike
 
 
-def _other_conditions(run: SceneRun, method: Method) -> str:
-    """In which conditions a training differs from a method's; "" where in none."""
-    config, done = run.record.config, run.record.iterations
-    train, test = len(run.record.split.train), len(run.record.split.test)
-    divisor = PUBLIC_SCENES[run.scene].divisor
-    differences = []
-    if done != method.iterations:
-        differences.append(f"{counted(done or 0, 'iteration')}, the source {method.iterations}")
-    if config.resolution != divisor:
-        differences.append(f"--resolution {config.resolution}, the source {divisor}")
-    if config.strategy != method.strategy:
-        differences.append(f"strategy {config.strategy}, the source {method.strategy}")
-    if test != -(-(train + test) // HELD_OUT_EVERY):
-        views = counted(train + test, "view")
-        differences.append(f"{test} of {views} held out, the source every {HELD_OUT_EVERY}th")
-    return "; ".join(differences)
+def _differences(*conditions: tuple[str, object, object]) -> str:
+    """Return in which conditions two trainings differ: only equal ones can be compared."""
+    texts = [
+        f"{name} {now or 'not known'}, the baseline's {then or 'not known'}"
+        for name, now, then in conditions
+        if now != then or now is None
+    ]
+    return "; ".join(texts)
 
 
-def _judged(
-    scene: str,
-    now: Mapping[str, float | None],
-    then: Mapping[str, float | None],
-    quality: float,
-    unlike: str,
-) -> SceneComparison:
-    """Judge every measure; ``quality`` is the relative tolerance of PSNR and SSIM, ``unlike`` says why speed and memory are not
-    judged."""
+def _machine(record: TrainingRecord) -> str | None:
+    machine = record.machine
+    if machine.gpu or not machine.cpu or not machine.cores:
+        return machine.gpu
+    return f"{machine.cpu}, {counted(machine.cores, 'core')}"
+
+
+def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged: Outcome) -> SceneComparison:
+    """Judge every measure of a scene; with an obstacle none is, and the scene's outcome is ``not_judged``."""
+    now, measures, quality = _measures(run.record), [], quality_tolerance(run.record)
+    if any(now[name] is None for name in _NEEDED):
+        obstacle, not_judged = "no measurement", Outcome.FAILED
     tolerances = {
         "psnr": quality,
         "ssim": quality,
         "speed": SPEED_TOLERANCE,
         "train-memory": MEMORY_TOLERANCE,
     }
-    obstacles = {**_NOT_JUDGED, "speed": unlike, "train-memory": unlike}
-    measures = []
+    another = f"another {unlike}" if unlike else ""
+    open_for = {**_NOT_JUDGED, "speed": another, "train-memory": another}
     for name, unit in _UNITS.items():
-        new, old = now[name], then[name]
-        outcome, tolerance, reason = Outcome.NOT_MEASURED, None, obstacles.get(name, "")
-        if new is None:
-            reason = "not measured"
-        elif old is None:
-            reason = "the baseline does not have it"
-        elif not reason:
-            tolerance = tolerances[name]
-            reason = _regression(name, new, old, tolerance)
-            outcome = Outcome.FAILED if reason else Outcome.MET
-        measures.append(Compared(name, unit, new, old, outcome, tolerance, reason))
+        new, old = now[name], then.get(name)
+        outcome, tolerance, why = Outcome.NOT_MEASURED, None, obstacle or open_for.get(name, "")
+        if not obstacle and (new is None or old is None):
+            why = "not measured" if new is None else "the baseline does not have it"
+        elif not why and new is not None and old is not None:
+            tolerance, outcome = tolerances[name], Outcome.MET
+            # of memory, less is better
+            worse = new > old * (1 + tolerance) if unit == "B" else new < old * (1 - tolerance)
+            if worse:
+                form = "{:.0f} MiB" if unit == "B" else "{:.4g}"
+                shown = [form.format(value / 2**20 if unit == "B" else value) for value in (new, old)]
+                why = f"{name} {shown[0]}, baseline {shown[1]} (tolerance {tolerance:.1%})"
+                outcome = Outcome.FAILED
+        measures.append(Compared(name, unit, new, old, outcome, tolerance, why))
     regressions = [item.why for item in measures if item.outcome is Outcome.FAILED]
     outcome = Outcome.FAILED if regressions else Outcome.MET
-    return SceneComparison(scene, outcome, tuple(measures), "; ".join(regressions))
+    if obstacle:
+        outcome = not_judged
+    return SceneComparison(run.scene, outcome, tuple(measures), obstacle or "; ".join(regressions))
 
 
-def _shown(
-    now: Mapping[str, float | None], then: Mapping[str, float | None], obstacle: str
-) -> tuple[Compared, ...]:
-    """Measures beside each other, none judged."""
-    return tuple(
-        Compared(name, unit, now[name], then.get(name), Outcome.NOT_MEASURED, None, obstacle)
-        for name, unit in _UNITS.items()
-    )
-
-
-def _regression(name: str, now: float, then: float, tolerance: float) -> str:
-    """How far a measure is worse than tolerated; "" where it is not. Of memory, less is better."""
-    if name == "train-memory":
-        if now <= then * (1 + tolerance):
-            return ""
-        sizes = f"peak memory {now / 2**20:.0f} MiB, baseline {then / 2**20:.0f} MiB"
-        return f"{sizes} (tolerance {tolerance:.0%})"
-    if now >= then * (1 - tolerance):
-        return ""
-    if name == "speed":
-        limit = f"(tolerance {tolerance:.0%}; other load on the machine counts too)"
-        return f"{now:.2f} it/s, baseline {then:.2f} {limit}"
-    return f"held-out {name} {now:.4g}, baseline {then:.4g} (tolerance {tolerance:.1%})"
-
-
-def _conditions(record: TrainingRecord) -> str:
-    """Length, size and strategy of a training: only equal ones can be compared."""
-    size = record.resolution
-    length = counted(record.iterations or 0, "iteration")
-    return f"{length} at size {size} with strategy {record.config.strategy}"
-
-
-def _machine(record: TrainingRecord) -> str:
-    machine = record.machine
-    if machine.gpu:
-        return machine.gpu
-    if machine.cpu and machine.cores:
-        return f"{machine.cpu}, {counted(machine.cores, 'core')}"
-    return ""
-
-
-def _measures(record: TrainingRecord) -> dict[str, float | None]:
+def _measures(record: TrainingRecord) -> _Values:
     """What is compared, from a trainer's result; memory in bytes, allocated on the GPU or resident."""
     memory, quality = record.memory, record.heldout
     train: float | None = memory.rss

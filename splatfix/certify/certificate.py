@@ -1,4 +1,4 @@
-"""Writes the certificate: from what was measured to verdict, levels, reasons and summary. What is a suite's own is here too."""
+"""Writes the certificate: from what was measured to verdict, levels, reasons and summary, whoever's trainer it was."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -7,31 +7,41 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from splatfix.certify import run_levels
+from smoke_trainer.record import Implementation
+from splatfix.certify import levels
 from splatfix.certify.baseline import compare
-from splatfix.certify.criteria.code import as_installed, extensions_built
+from splatfix.certify.criteria.code import EXTENSIONS_BUILT, as_installed
+from splatfix.certify.criteria.criterion import Measure
 from splatfix.certify.environment import environment_of
-from splatfix.certify.levels import evaluate, left_out
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
-    CONSEQUENCES,
-    NOT_REACHED,
     Certificate,
+    Comparison,
     Criterion,
     KernelCheck,
     Outcome,
     SceneRun,
     Skipped,
+    TestedStack,
     Verdict,
+    reason_of,
     vagueness,
 )
 from splatfix.certify.prerequisites import idle_gpu
 from splatfix.certify.progress import title, words
+from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
-from splatfix.certify.summary import summarize
+from splatfix.checks import check_named
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
-from splatfix.model import Facts, Finding
+from splatfix.model import Facts, Finding, Status
+
+_OUTCOMES = {
+    Status.PASS: Outcome.MET,
+    Status.WARN: Outcome.NOT_MEASURED,
+    Status.UNKNOWN: Outcome.UNDETERMINED,
+}
+"""Of findings as criteria; any other failed."""
 
 
 class Measured(Struct, frozen=True):
@@ -48,73 +58,171 @@ class Measured(Struct, frozen=True):
     """SHA-256 of each source file of the trainer and its kernels."""
     loaded: LoadedCode | None = None
     """None where nothing ran, or it did not come to its end."""
+    stack: TestedStack | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What it is valid for besides versions and hardware."""
 
 
-def suite_certificate(
-    subject: SmokeSubject,
+def write_certificate(
+    subject: SmokeSubject | StackSubject,
     facts: Facts,
     measured: Measured,
     findings: Sequence[Finding],
-    built: Rung | None,
+    built_elsewhere: Rung | None,
 ) -> Certificate:
-    """Return the certificate of a suite of scenes, never certified unless all was run; ``built`` is of GPUs that are not here."""
-    request, runs, kernels = subject.request, measured.runs, measured.kernels
+    """Return the certificate of what was measured, never certified unless all was run; ``built_elsewhere`` is of GPUs that are
+    not here."""
+    runs, kernels, level = measured.runs, measured.kernels, subject.level
     comparison = compare(runs, subject.baseline, subject.published)
-    proof = evaluate(findings, kernels, runs, comparison, request.renderer, subject.device, built)
-    skipped = subject.suite.skipped
-    of_all_scenes = (RungName.TRAINS, RungName.REPRODUCES)
-    if measured.not_run and measured.finished:
-        proof = left_out(proof, of_all_scenes, measured.not_run)
-        skipped = (*(Skipped(scene, measured.not_run) for scene in subject.scenes), *skipped)
-    if not measured.finished and runs:
-        done = f"so far {len(runs)} of {counted(len(subject.scenes), 'scene')}, and nothing failed"
-        proof = left_out(proof, of_all_scenes, done, unless_failed=True)
-    elif not measured.finished:
-        proof = left_out(proof, of_all_scenes, "no scene was trained to its end yet")
-    if request.level in run_levels.NOT_PART:
-        why = f"not part of run level {request.level}"
-        proof = left_out(proof, run_levels.NOT_PART[request.level], why)
-    diagnosis: tuple[Criterion, ...] = ()
-    if request.level is not None:
-        diagnosis = run_levels.diagnosed(findings, subject.device)
-    code = code_criteria(measured, subject.python)
-    if runs and built:  # what is installed did not train: it stands apart from the levels
-        code += (extensions_built(built),)
-    reasons = (*altered(code), *failures(kernels, runs, proof, diagnosis))
-    left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
-    verdict = verdict_of(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
-    opening = run_levels.opening(request.level, subject.device, diagnosis, verdict)
-    idle = idle_gpu(facts, subject.device)
-    summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
-    return Certificate(
+    proof = prove(subject, measured, findings, built_elsewhere, comparison)
+    diagnosis: list[Criterion] = []
+    if measured.loaded is not None:
+        diagnosis.append(as_installed(measured.loaded, subject.python))
+    if runs and built_elsewhere:  # what is installed did not train: it stands apart from the levels
+        measure = Measure(built_elsewhere.reached, built_elsewhere.shown_by)
+        diagnosis.append(EXTENSIONS_BUILT.criterion(measure))
+    found = diagnosed(findings, subject.device) if level is not None else ()
+    diagnosis += found
+    reasons = failures(diagnosis, kernels, runs, proof)
+    # a certificate of a run level skips nothing of it
+    left_open = levels.open_of(runs)
+    if level is not None:
+        left_open += [reason_of(item) for item in found if item.outcome is Outcome.UNDETERMINED]
+        left_open += [f"not measured: {item.implementation}" for item in kernels if item.native_not_measured]
+    if level == levels.FULL:
+        left_open += [f"{item.scene} was not trained" for item in subject.suite.skipped]
+    verdict = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
+    if reasons:
+        verdict = Verdict.NOT_CERTIFIED
+    elif left_open or not measured.finished:
+        verdict = Verdict.UNDETERMINED
+    not_run = subject.scenes if measured.not_run and measured.finished else ()
+    made = Certificate(
         verdict=verdict,
-        summary=f"{opening} {summary}".strip(),
+        summary="",
         reasons=reasons,
         suite=subject.suite.name,
-        renderer=request.renderer,
+        renderer=subject.renderer,
         device=subject.device,
         proof=proof,
         kernels=kernels,
         scenes=runs,
-        environment=environment_of(facts, runs, subject.device),
+        environment={**environment_of(facts, runs, subject.device), **measured.environment},
         repeat=subject.command,
-        issued=now(),
+        issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         seconds=measured.seconds,
-        skipped=skipped,
+        skipped=(*(Skipped(scene, measured.not_run) for scene in not_run), *subject.suite.skipped),
         sources=measured.sources,
         comparison=comparison,
-        level=request.level,
-        diagnosis=(*code, *diagnosis),
+        level=level,
+        diagnosis=tuple(diagnosis),
+        stack=measured.stack,
     )
+    summary = summarize(subject, made, left_open, built_elsewhere)
+    return replace(made, summary=f"{summary} {idle_gpu(facts, subject.device)}".rstrip())
+
+
+def summarize(
+    subject: SmokeSubject | StackSubject,
+    made: Certificate,
+    left_open: Sequence[str],
+    built_elsewhere: Rung | None,
+) -> str:
+    """Sum up a certificate: an opening sentence, and named facts."""
+    told = {"Run": levels.RUN_LEVELS.get(made.level or 0, "")}
+    told["Levels reached"] = ", ".join(rung.name.value for rung in made.proof if rung.reached) or "none"
+    told["Left open"] = "; ".join(left_open)
+    ran = [made.environment[part] for run in made.scenes for part in run.record.implementations]
+    told["Trained with"] = ", ".join(dict.fromkeys(ran))
+    if built_elsewhere and built_elsewhere.reached:
+        targets = ", ".join(arch.sm for arch in subject.request.targets)
+        told[f"CUDA extensions are built for {targets}"] = "not run"
+    elif made.device == "cpu":
+        told["Not verified"] = "CUDA and GPUs"
+    where = "the CPU" if made.device == "cpu" else made.device
+    verdict = made.verdict.value.replace("-", " ")
+    if made.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
+        verdict = "passed"  # of a run level without training nothing is called certified
+    sentences = [f"{subject.title} on {where}: {verdict}."]
+    return " ".join([*sentences, *(f"{name}: {value}." for name, value in told.items() if value)])
+
+
+def prove(
+    subject: SmokeSubject | StackSubject,
+    measured: Measured,
+    findings: Sequence[Finding],
+    built_elsewhere: Rung | None,
+    comparison: Comparison | None,
+) -> tuple[Rung, ...]:
+    """Return all levels, lowest first: of what trained, where anything did."""
+    runs, kernels = measured.runs, measured.kernels
+    if built_elsewhere and not runs:
+        of_extensions = built_elsewhere
+    else:
+        judged = [] if subject.device == "cpu" else list(findings)
+        if of := subject.extensions:  # others in the environment say nothing of a stack
+            judged = [item for item in judged if item.subject.replace("-", "_").startswith(of)]
+        plain = bool(runs) and subject.renderer == "torch"
+        if plain:  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
+            judged = [item for item in judged if item.status is Status.FAIL]
+        # a drop-in has the name of an extension, and an engine in plain PyTorch
+        renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]
+        drew = bool(runs) and all((item.engine or "").startswith("torch-") for item in renderers)
+        of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
+    not_all = measured.not_run
+    if not measured.finished:
+        not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
+    rungs = [levels.resolved(findings, subject.device), of_extensions, levels.loads(kernels, runs)]
+    if subject.rehearsed:
+        rungs += [levels.trains(runs, not_all, RungName.REHEARSED), levels.computes(kernels)]
+        rungs.append(Rung(RungName.TRAINS, None, "a rehearsal on the CPU shows nothing about CUDA"))
+    else:
+        rungs += [levels.computes(kernels), levels.trains(runs, not_all)]
+    return (*rungs, levels.reproduces(runs, comparison, not_all))
+
+
+def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]:
+    """Return every finding that matters for the device as a criterion: not what the checks skip, nor on a CPU those of GPUs. A
+    warning is not judged."""
+    criteria = []
+    for item in findings:
+        check = check_named(item.code)
+        if item.status is Status.SKIP or (device == "cpu" and check.needs_gpu):
+            continue
+        outcome, advice, measured = _OUTCOMES.get(item.status, Outcome.FAILED), "", item.summary
+        if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
+            advice = f"splatfix diagnose --explain {item.code} explains it; splatfix diagnose names the fix."
+        elif item.status is Status.WARN:
+            measured = f"warning: {item.summary}"
+        criteria.append(Criterion(item.code, outcome, measured, check.title, advice=advice))
+    return tuple(criteria)
+
+
+def failures(
+    diagnosis: Sequence[Criterion],
+    kernels: Sequence[KernelCheck],
+    runs: Sequence[SceneRun],
+    proof: Sequence[Rung],
+) -> tuple[str, ...]:
+    """Return why it is not certified, a line each: altered code and failed checks, kernels, then criteria with the scenes that
+    they failed in, the most specific first; where none failed, failed levels."""
+    reasons = [reason_of(item) for item in diagnosis if item.outcome is Outcome.FAILED]
+    reasons += [f"kernel {item.name}: {item.sentence}" for item in kernels if item.outcome is Outcome.FAILED]
+    failed = [(run.scene, item) for run in runs for item in run.failed]
+    scenes: dict[str, list[str]] = {}
+    for scene, item in sorted(failed, key=lambda pair: vagueness(pair[1].code)):
+        scenes.setdefault(reason_of(item), []).append(scene)
+    reasons += [f"{', '.join(names)}: {reason}" for reason, names in scenes.items()]
+    if not reasons:
+        reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
+    return tuple(reasons)
 
 
 def incomplete(
     base: Certificate, scenes: Sequence[str], under_way: Mapping[str, Any], *, interrupted: bool
 ) -> Certificate:
-    """Return a certificate of what was done so far, which says so: of that of the scenes that are done, and of what ran.
-
-    Scenes that are not done are ``skipped``. A run that was not interrupted goes on, and this report is to be replaced.
-    """
+    """Return a certificate of the scenes that are done, which says so, and what ran; the others are ``skipped``. A run that was
+    not interrupted goes on, and this report is to be replaced."""
     done = [run.scene for run in base.scenes]
     after = f"after {len(done)} of {counted(len(scenes), 'scene')}"
     if where := str(under_way.get("where", "")):
@@ -123,7 +231,8 @@ def incomplete(
     opening = f"Interrupted {after}."
     if not interrupted:
         opening = f"Not finished: written {after}. If no splatfix runs any more, it was killed."
-    not_reached = tuple(Skipped(name, NOT_REACHED) for name in scenes if name not in done)
+    why = "not trained to its end: the run did not come to its end"
+    not_reached = tuple(Skipped(name, why) for name in scenes if name not in done)
     return replace(
         base,
         summary=f"{opening} {base.summary}",
@@ -132,87 +241,3 @@ def incomplete(
         under_way=under_way,
         skipped=(*base.skipped, *not_reached),
     )
-
-
-def verdict_of(
-    reasons: Sequence[str], measured: Measured, *, passed: Verdict, left_open: bool = False
-) -> Verdict:
-    """Return ``passed`` where all was run and judged, and nothing failed."""
-    if reasons:
-        return Verdict.NOT_CERTIFIED
-    judged = all(run.passed is not None and not run.unreadable for run in measured.runs)
-    if measured.finished and judged and not left_open:
-        return passed
-    return Verdict.UNDETERMINED
-
-
-def code_criteria(measured: Measured, python: str) -> tuple[Criterion, ...]:
-    """Return what ran compared with what was installed; nothing where nothing was loaded yet."""
-    if measured.loaded is None:
-        return ()
-    return (as_installed(measured.loaded, python),)
-
-
-def altered(code: Sequence[Criterion]) -> list[str]:
-    """Return that other code ran than was installed, which explains what failed besides."""
-    return [reason_of(item) for item in code if item.outcome is Outcome.FAILED]
-
-
-def failures(
-    kernels: Sequence[KernelCheck],
-    scenes: Sequence[SceneRun],
-    proof: Sequence[Rung],
-    diagnosis: Sequence[Criterion] = (),
-) -> tuple[str, ...]:
-    """Return why an environment is not certified: failed checks, kernels and criteria, and where none failed, failed levels."""
-    reasons = []
-    for item in diagnosis:
-        if item.outcome is Outcome.FAILED:
-            reasons.append(f"diagnosis: {item.code}: {item.measured}")
-    for kernel in kernels:
-        if kernel.outcome is Outcome.FAILED:
-            reasons.append(f"kernel {kernel.name}: {kernel.sentence}")
-    failed: dict[str, list[tuple[str, Criterion]]] = {}
-    for run in scenes:
-        for item in run.failed:
-            failed.setdefault(item.code, []).append((run.scene, item))
-    groups = [code for code in failed if code.startswith("gradients-")]
-    consequences = [code for code in failed if code in CONSEQUENCES]
-    if len(consequences) == len(failed) and not reasons:
-        consequences = []  # of what nothing tells the cause, each is told
-    for code in sorted(failed, key=vagueness):
-        if code in groups[1:] or code in consequences[1:]:
-            continue  # told with the first
-        if code in groups and len(groups) > 1:
-            reasons.append(_of_scenes(failed[code], ", ".join(groups)))
-        elif code in consequences and len(consequences) > 1:
-            where = dict.fromkeys(scene for each in consequences for scene, _ in failed[each])
-            reasons.append(f"{', '.join(where)}: {', '.join(consequences)}: may follow from that.")
-        else:
-            reasons.append(_of_scenes(failed[code]))
-    if not reasons:
-        reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
-    return tuple(reasons)
-
-
-def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:
-    """Word one reason for all scenes that a criterion failed for, and for all ``codes`` that failed as it did."""
-    scenes = ", ".join(scene for scene, _ in failed)
-    first = failed[0][1]
-    if codes:
-        first = replace(first, code=codes, why="No gradient reaches them: training runs without them.")
-    measured = {item.measured for _, item in failed}
-    if len(measured) > 1:
-        parts = (f"{scene}: {item.measured.rstrip('.')}" for scene, item in failed)
-        first = replace(first, measured="; ".join(parts))
-    return f"{scenes}: {reason_of(first)}"
-
-
-def reason_of(item: Criterion) -> str:
-    """Return what failed and what that means, in a line."""
-    return f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
-
-
-def now() -> str:
-    """Return the time in UTC, ISO 8601."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

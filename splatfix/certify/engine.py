@@ -5,14 +5,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from splatfix.certify.certificate import Measured, incomplete, suite_certificate
+from splatfix.certify.certificate import Measured, incomplete, write_certificate
 from splatfix.certify.environment import commit
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import built_for
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
 from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
 from splatfix.certify.progress import Progress
-from splatfix.certify.stacks.certificate import stack_certificate
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.staging import child_variables, stage
 from splatfix.certify.subject import SmokeSubject
@@ -74,6 +73,8 @@ def certify(
             kernels=subject.kernels,
             sources=subject.sources,
             loaded=subject.loaded.compare() if finished and subject.loaded else None,
+            stack=subject.tested,
+            environment=subject.valid_for,
         )
         goal = Goal()
         if subject.device != "cpu":
@@ -81,9 +82,7 @@ def certify(
             goal = Goal(device=subject.device)
         findings = run_checks(make_context(facts, goal))
         built = built_for(facts, subject.request.targets, subject.device)
-        if isinstance(subject, StackSubject):
-            return stack_certificate(subject, facts, measured, subject.tested, findings, built)
-        return suite_certificate(subject, facts, measured, findings, built)
+        return write_certificate(subject, facts, measured, findings, built)
 
     def tell(where: str, state: Mapping[str, Any]) -> None:
         state = {**state, "scene": len(begun), "scenes": len(subject.scenes)}

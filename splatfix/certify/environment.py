@@ -12,8 +12,6 @@ from splatfix.core.runner import Runner
 from splatfix.core.words import counted
 from splatfix.model import Facts
 
-_DIGITS = 16
-
 
 def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dict[str, str]:
     """Name everything as a report shows it; what the trainer told of itself wins over what was found from outside."""
@@ -21,14 +19,10 @@ def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dic
     environment = {
         "splatfix": f"{splatfix.__version__}{commit()}",
         "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
-        "python": "unknown",
-        "torch": "unknown",
+        "python": interpreter.version if interpreter else "unknown",
+        "torch": torch.version if torch else "unknown",
         **gpu_record(facts, device, scenes),
     }
-    if interpreter is not None:
-        environment["python"] = interpreter.version
-    if torch is not None:
-        environment["torch"] = torch.version
     for run in scenes:
         machine = run.record.machine
         if machine.cpu:
@@ -45,32 +39,25 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
     """Describe the GPU that was used, by the name that torch told, else by NVML where it is certain which ``device`` means: not
     between different GPUs, when CUDA's own order is not known. And the driver, and other GPUs."""
     gpus = facts.machine.gpus.value or ()
-    record: dict[str, str] = {}
-    if device == "cpu":
-        record["GPU"] = "none used" if gpus else "none"
-        used, others = None, "GPUs in the machine"
-    else:
-        used, others = make_context(facts).gpu_of(device), "other GPUs"
-        names = [run.record.machine.gpu for run in scenes if run.record.machine.gpu]
-        if used is not None:
-            names.append(used.name)
-        record["GPU"] = f"{next(iter(names), 'unknown')} ({device})"
+    used, record = None, {"GPU": "none used" if gpus else "none"}
+    if device != "cpu":
+        used = make_context(facts).gpu_of(device)
+        told = [run.record.machine.gpu for run in scenes if run.record.machine.gpu]
+        name = next(iter(told), used.name if used else "unknown")
+        record["GPU"] = f"{name} ({device})"
     if used is not None:
         if used.uuid:  # enough to tell two cards apart, and no serial number in a public report
-            record["GPU id"] = f"sha256:{hashlib.sha256(used.uuid.encode()).hexdigest()[:_DIGITS]}"
+            record["GPU id"] = f"sha256:{hashlib.sha256(used.uuid.encode()).hexdigest()[:16]}"
         if used.max_clocks:
             record["GPU clocks"] = f"at most {used.max_clocks[0]} MHz, memory {used.max_clocks[1]} MHz"
         if used.power_limit:
             record["GPU power limit"] = f"{used.power_limit / 1000:g} W"
             if used.default_power_limit:
                 record["GPU power limit"] += f" of {used.default_power_limit / 1000:g} W"
-    unused = ", ".join(gpu.name for gpu in gpus if gpu != used)
-    if unused:
-        record[others] = unused
+    if others := [gpu.name for gpu in gpus if gpu != used]:
+        record["other GPUs"] = ", ".join(others)
     driver = facts.machine.driver.value
-    record["driver"] = "none"
-    if driver is not None:
-        record["driver"] = driver.version or "unknown"
+    record["driver"] = (driver.version or "unknown") if driver else "none"
     return record
 
 

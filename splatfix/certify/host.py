@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from splatfix.certify.model import Certificate
 from splatfix.core.codec import from_json, parse_json, to_json
-from splatfix.core.errors import SplatfixError
 from splatfix.core.files import dumps
 from splatfix.core.step import Command
 
@@ -15,7 +14,7 @@ VARIABLE = "SPLATFIX_CONTAINER"
 """The variable that hands it in, as JSON."""
 
 
-class Host(Struct, frozen=True, forbid_unknown_fields=True):
+class Host(Struct, frozen=True):
     """A container, as only the host knows it."""
 
     lane: str
@@ -33,17 +32,10 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def placed(certificate: Certificate, variables: Mapping[str, str]) -> Certificate:
-    """Return the certificate with the container that it is made in, and the host's command; as it is outside of one.
-
-    Raises:
-        SplatfixError: ``not-a-container`` (exit code 2) where the variable holds something else.
-    """
+    """Return the certificate with the container that it is made in, and the host's command; as it is outside of one."""
     if not (description := variables.get(VARIABLE)):
         return certificate
-    try:
-        host = from_json(Host, parse_json(description))
-    except ValueError as error:
-        raise SplatfixError.of("certify.not-a-container", variable=VARIABLE, error=error) from error
+    host = from_json(Host, parse_json(description))
     text = f"lane {host.lane}, image {host.image}, base {host.base}"
     return replace(
         certificate, environment={**certificate.environment, "container": text}, repeat=host.repeat

@@ -1,66 +1,41 @@
-"""The levels of proof: which of them a certification verified, and on what evidence."""
+"""The levels of proof: which of them a certification verified, and on what evidence; and what each run level runs.
 
-from collections.abc import Collection, Sequence
+The run levels of ``certify --level`` are in the manner of ``dcgmi diag -r``: each holds what the ones below it hold, and more.
+"""
+
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneComparison, SceneRun
+from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, first_causes, reason_of
+from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Finding, Status
 
-
-def evaluate(
-    findings: Sequence[Finding],
-    kernels: Sequence[KernelCheck],
-    scenes: Sequence[SceneRun],
-    comparison: Comparison | None,
-    renderer: str,
-    device: str,
-    built: Rung | None = None,
-) -> tuple[Rung, ...]:
-    """Return all levels of the smoke trainer, lowest first: of what trained, where anything did."""
-    if built is None or scenes:
-        # an extension that did not train is no evidence; that it cannot run here refuses the environment all the same
-        apart = renderer == "torch" and bool(scenes)
-        judged = [item for item in findings if item.status is Status.FAIL or not apart]
-        plain = bool(scenes) and (renderer == "torch" or rendered_in_torch(scenes))
-        built = _built(judged if device != "cpu" else (), plain=plain)
-    return (
-        level_resolved(findings, device),
-        built,
-        _loads(kernels, scenes),
-        _computes(kernels),
-        _trains(scenes),
-        reproduces(scenes, comparison),
-    )
+RUN_LEVELS = {
+    1: "the diagnosis. Nothing was computed: no kernel ran and no scene was trained",
+    2: "the diagnosis, and kernels against float64 references. No scene was trained",
+    3: "the diagnosis, kernels, and the quick suite",
+    4: "the diagnosis, kernels, and every scene",
+}
+TRAINS_FROM, FULL = 3, 4
+FULL_ITERATIONS = 30_000
+"""Of each public scene at the full level: what the papers publish."""
+NEEDS = {1: (), 2: VERIFY_NEEDS, 3: CERTIFY_NEEDS, 4: CERTIFY_NEEDS}
+"""The distributions that each needs in the environment."""
 
 
-def left_out(
-    proof: Sequence[Rung], names: Collection[RungName], why: str, *, unless_failed: bool = False
-) -> tuple[Rung, ...]:
-    """Return the levels with those of these names open, for a reason; with ``unless_failed`` a failure stays."""
-    rungs = []
-    for rung in proof:
-        if rung.name in names and not (unless_failed and rung.reached is False):
-            rung = replace(rung, reached=None, shown_by=why)
-        rungs.append(rung)
-    return tuple(rungs)
-
-
-def level_resolved(findings: Sequence[Finding], device: str) -> Rung:
-    """The lowest level, by the findings for the GPU that ``device`` means."""
+def resolved(findings: Sequence[Finding], device: str) -> Rung:
+    """Judge the lowest level by the findings for the GPU that ``device`` means."""
     relevant = _bearing_on(RungName.RESOLVED, findings)
     if device == "cpu":  # a GPU that is not used refuses nothing
         relevant = [item for item in relevant if not check_named(item.code).needs_gpu]
-    bad = [item.summary for item in relevant if item.status in (Status.FAIL, Status.CRASH)]
-    if bad:
-        return Rung(RungName.RESOLVED, False, "; ".join(bad))
-    good = [item.summary for item in relevant if item.status is Status.PASS]
-    shown_by = "; ".join(good) or "Python and torch are installed"
+    if bad := _told(relevant, Status.FAIL, Status.CRASH):
+        return Rung(RungName.RESOLVED, False, bad)
+    shown_by = _told(relevant, Status.PASS) or "Python and torch are installed"
     if device == "cpu":
         shown_by += "; on the CPU no GPU, driver or toolkit is asked for"
     return Rung(RungName.RESOLVED, True, shown_by)
@@ -70,146 +45,115 @@ def _bearing_on(rung: RungName, findings: Sequence[Finding]) -> list[Finding]:
     return [item for item in findings if check_named(item.code).bears_on is rung]
 
 
+def _told(findings: Sequence[Finding], *statuses: Status) -> str:
+    return "; ".join(item.summary.rstrip(".") for item in findings if item.status in statuses)
+
+
 def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None:
     """Whether the installed extensions carry code for GPUs that are not here; None where none were named, or one is used."""
     if device != "cpu" or not targets:
         return None
     findings = run_checks(make_context(facts, Goal(tuple(targets))))
     # a drop-in that NVRTC would compile at its first call is not built
-    rung = _built(findings, plain=False, bad=(Status.FAIL, Status.WARN))
+    rung = built(findings, bad=(Status.FAIL, Status.WARN))
     names = ", ".join(arch.sm for arch in targets)
-    if rung.reached is None:
-        return replace(rung, shown_by=f"no CUDA extension was found to judge for {names}")
-    if rung.reached:
-        return replace(rung, shown_by=f"{rung.shown_by}; built for {names}, not run: no GPU was used")
-    return rung
+    return replace(rung, shown_by=f"{rung.shown_by}; for {names}, not run: no GPU was used")
 
 
-def _built(findings: Sequence[Finding], *, plain: bool, bad: tuple[Status, ...] = (Status.FAIL,)) -> Rung:
-    summaries: dict[Status, list[str]] = {}
-    failed = []
-    for item in _bearing_on(RungName.BUILT, findings):
-        summary = item.summary.rstrip(".")
-        summaries.setdefault(item.status, []).append(summary)
-        if item.status in bad:
-            failed.append(summary)
-    if failed:
-        return Rung(RungName.BUILT, False, "; ".join(failed))
-    if Status.PASS in summaries:
-        return Rung(RungName.BUILT, True, "; ".join(summaries[Status.PASS]))
-    if Status.WARN in summaries:  # it is built at its first call
-        return Rung(RungName.BUILT, None, "; ".join(summaries[Status.WARN]))
+def built(
+    findings: Sequence[Finding], *, plain: bool = False, bad: tuple[Status, ...] = (Status.FAIL,)
+) -> Rung:
+    """Judge extensions by the findings about them; ``plain`` says that all that ran was plain PyTorch."""
+    about = _bearing_on(RungName.BUILT, findings)
+    if failed := _told(about, *bad):
+        return Rung(RungName.BUILT, False, failed)
+    if good := _told(about, Status.PASS):
+        return Rung(RungName.BUILT, True, good)
+    if later := _told(about, Status.WARN):  # it is built at its first call
+        return Rung(RungName.BUILT, None, later)
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
-    return Rung(RungName.BUILT, None, "no CUDA extension was judged: no GPU was used")
+    return Rung(RungName.BUILT, None, "no CUDA extension was judged")
 
 
-def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:
-    """Every renderer that ran was plain PyTorch, whatever its name."""
+def loads(kernels: Sequence[KernelCheck], scenes: Sequence[SceneRun]) -> Rung:
+    """Take what was imported: by a training, else by a check of kernels."""
     for run in scenes:
-        renderer = run.record.implementations.get("renderer")
-        if renderer is None or not (renderer.engine or "").startswith("torch-"):
-            return False
-    return bool(scenes)
-
-
-def _loads(kernels: Sequence[KernelCheck], scenes: Sequence[SceneRun]) -> Rung:
-    for run in scenes:
-        if run.record.implementations:
-            parts = ", ".join(sorted(run.record.implementations))
-            return Rung(RungName.LOADS, True, f"imported in the target environment: {parts}")
+        parts = [name for name, part in run.record.implementations.items() if part.module]
+        if parts:
+            text = f"imported in the target environment: {', '.join(sorted(parts))}"
+            return Rung(RungName.LOADS, True, text)
     if any(item.implementation for item in kernels):
         return Rung(RungName.LOADS, True, "the kernels were imported in the target environment")
-    return Rung(RungName.LOADS, False, "the trainer could not be imported in the target environment")
+    # of a trainer that was not observed nothing is said
+    reached = False if any(run.passed is False for run in scenes) else None
+    return Rung(RungName.LOADS, reached, "nothing was seen that a trainer imported and called")
 
 
-def _computes(kernels: Sequence[KernelCheck]) -> Rung:
+def computes(kernels: Sequence[KernelCheck]) -> Rung:
+    """Take what was held against float64 references."""
+    if not kernels:
+        text = "kernels were not compared with references; splatfix certify --level 2 does that"
+        return Rung(RungName.COMPUTES, None, text)
     failed = [item for item in kernels if item.outcome is Outcome.FAILED]
     met = [item for item in kernels if item.outcome is Outcome.MET]
     if failed or not met:
         reasons = "; ".join(item.sentence for item in failed)
         return Rung(RungName.COMPUTES, False, reasons or "no kernel was checked")
-    errors, halves, not_run = [], [], []
-    for item in met:
-        if item.value_error is not None:
-            text = f"{item.implementation} {item.value_error:.1e}"
-            if item.gradient_error is not None:
-                text += f" (gradient {item.gradient_error:.1e})"
-            errors.append(text)
-        if item.pytorch_half:
-            halves.append(item.implementation)
-    for item in kernels:
-        if item.native_not_measured:
-            not_run.append(f"{item.implementation} ({item.detail})")
-    text = f"forward and gradient agree with float64 references: {', '.join(errors)}"
+    text = f"forward and gradient agree with float64 references: {', '.join(item.implementation for item in met)}"
+    halves = [item.implementation for item in met if item.pytorch_half]
     if halves:
         text += f"; of {', '.join(halves)} only their PyTorch half: no GPU ran their CUDA code"
+    not_run = [f"{item.implementation} ({item.detail})" for item in kernels if item.native_not_measured]
     if not_run:
         text += f"; not measured: {', '.join(not_run)}"
     return Rung(RungName.COMPUTES, True, text)
 
 
-def _trains(scenes: Sequence[SceneRun]) -> Rung:
+def trains(scenes: Sequence[SceneRun], not_all: str, name: RungName = RungName.TRAINS) -> Rung:
+    """Take the criteria of all scenes; ``not_all`` says why not all were trained, and ``name`` is that of a rehearsal where CUDA
+    had no part in it."""
     failed = [run.scene for run in scenes if run.passed is False]
     if failed:
-        return Rung(RungName.TRAINS, False, f"criteria failed for {', '.join(failed)}")
-    if not scenes:
-        return Rung(RungName.TRAINS, False, "no scene was trained")
-    if short := too_short(scenes):
-        return Rung(RungName.TRAINS, None, f"too short to judge: {short}")
-    readable = [run for run in scenes if not run.unreadable]
-    psnr = ", ".join(f"{run.scene} {run.record.heldout.psnr or 0.0:.2f} dB" for run in readable)
-    limits = ""
-    if unknown := without_floor(scenes):
-        limits += f" (no reference PSNR for {', '.join(unknown)})"
-    if len(readable) == len(scenes):
-        return Rung(RungName.TRAINS, True, f"all criteria met on all scenes; held-out PSNR: {psnr}{limits}")
-    shown_by = f"cannot be read: {unreadable(scenes)}"
-    if readable:
-        shown_by += f"; all criteria met on the others; held-out PSNR: {psnr}{limits}"
-    return Rung(RungName.TRAINS, None, shown_by)
+        return Rung(name, False, f"criteria failed for {', '.join(failed)}")
+    shown = [not_all] if not_all else open_of(scenes)
+    reached = None if shown or not scenes else True
+    for run in scenes:
+        psnr = run.record.heldout.psnr
+        if run.passed and not run.unreadable:
+            quality = "not measured" if psnr is None else f"{psnr:.2f} dB"
+            shown.append(f"{run.scene} met every criterion that was measured, held-out PSNR {quality}")
+    return Rung(name, reached, "; ".join(shown) or "no scene was trained")
 
 
-def without_floor(runs: Sequence[SceneRun]) -> list[str]:
-    """The scenes whose held-out quality was measured, but has no reference to compare with."""
-    scenes = []
-    for run in runs:
-        for item in run.criteria:
-            if item.code == "held-out-quality" and item.outcome is Outcome.NOT_MEASURED:
-                scenes.append(run.scene)
-    return scenes
+def open_of(scenes: Sequence[SceneRun]) -> list[str]:
+    """Return each scene that says nothing, or not enough, with the first reason."""
+    texts = []
+    for run in scenes:
+        undetermined = [item for item in first_causes(run.criteria) if item.outcome is Outcome.UNDETERMINED]
+        if run.unreadable:
+            texts.append(f"{run.scene} cannot be read, which says nothing about the environment")
+        elif run.passed is None:
+            texts.append(f"{run.scene}: {reason_of(undetermined[0])}".rstrip("."))
+    return texts
 
 
-def unreadable(scenes: Sequence[SceneRun]) -> str:
-    """The names of scenes that could not be read."""
-    return ", ".join(run.scene for run in scenes if run.unreadable)
-
-
-def too_short(scenes: Sequence[SceneRun]) -> str:
-    """The scenes whose runs were too short to judge, with their length."""
-    short = [run for run in scenes if run.passed is None]
-    return ", ".join(f"{run.scene} ({counted(run.record.iterations or 0, 'iteration')})" for run in short)
-
-
-def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None) -> Rung:
-    """Return the level that a comparison with a baseline reaches."""
+def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None, not_all: str = "") -> Rung:
+    """Return the level that a comparison with a baseline reaches; ``not_all`` says why not all scenes were trained."""
     if comparison is None:
         return Rung(RungName.REPRODUCES, None, "no baseline was given (--baseline)")
-    by_outcome: dict[Outcome, list[SceneComparison]] = {outcome: [] for outcome in Outcome}
-    for item in comparison.scenes:
-        by_outcome[item.outcome].append(item)
-    if worse := by_outcome[Outcome.FAILED]:
-        return Rung(RungName.REPRODUCES, False, "; ".join(f"{item.scene}: {item.why}" for item in worse))
-    not_shown = []
-    if names := unreadable(scenes):
-        not_shown.append(f"cannot be read: {names}")
-    for item in by_outcome[Outcome.NOT_MEASURED]:
-        not_shown.append(f"{item.scene}: not comparable: {item.why}")
+    worse = [f"{item.scene}: {item.why}" for item in comparison.scenes if item.outcome is Outcome.FAILED]
+    if worse:
+        return Rung(RungName.REPRODUCES, False, "; ".join(worse))
+    not_shown = [not_all] if not_all else []
+    not_shown += [f"{run.scene} cannot be read" for run in scenes if run.unreadable]
     held = []
-    for item in by_outcome[Outcome.MET]:
+    for item in comparison.scenes:
+        if item.outcome is Outcome.NOT_MEASURED:
+            not_shown.append(f"{item.scene}: not comparable: {item.why}")
+            continue
         met = [one for one in item.measures if one.outcome is Outcome.MET and one.unit != "B"]
         figures = (f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})" for one in met)
         held.append(f"{item.scene} {', '.join(figures)}")
     evidence = "; ".join([*not_shown, *held]) or "no scene was trained"
-    reached = None if not_shown or not held else True
-    return Rung(RungName.REPRODUCES, reached, evidence)
+    return Rung(RungName.REPRODUCES, None if not_shown or not held else True, evidence)

@@ -51,22 +51,22 @@ class Criterion(Struct, frozen=True):
     """The requirement as a statement, which is then met or failed."""
 
 
+def reason_of(item: Criterion) -> str:
+    """Return what was measured and what that means, in a line."""
+    return f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
+
+
 CODE_AS_INSTALLED = "code-as-installed"
 """The criterion that other code ran than was installed, which explains what failed besides."""
-CONSEQUENCES = frozenset(
-    ("loss-falls", "held-out-psnr-rises", "held-out-quality", "gaussians-reached", "training-repeats")
-)
-"""Criteria that fail with many others: what was learned, which everything else decides."""
-_OF_MEMORY = ("evaluation-memory", "memory-growth", "memory-utilisation", "memory-spill")
-OF_RESOURCES = frozenset((*_OF_MEMORY, "time-by-phase"))
-"""Criteria of memory and time: where only these fail, all was learned that had to be."""
+_LEARNED = ("loss-falls", "held-out-psnr-rises", "held-out-quality", "gaussians-reached", "training-repeats")
+"""What everything else decides: these fail with many others."""
+_RESOURCES = ("evaluation-memory", "memory-growth", "memory-utilisation", "memory-spill", "time-by-phase")
+"""Where only these fail, all was learned that had to be."""
 
 
 def vagueness(code: str) -> int:
     """The order of causes: what many faults lead to comes after what only one does."""
-    if code in OF_RESOURCES:
-        return 2
-    return int(code in CONSEQUENCES)
+    return 2 if code in _RESOURCES else int(code in _LEARNED)
 
 
 def first_causes(criteria: Iterable[Criterion]) -> list[Criterion]:
@@ -143,9 +143,7 @@ class SceneRun(Struct, frozen=True):
         outcomes = {item.outcome for item in self.criteria}
         if Outcome.FAILED in outcomes:
             return False
-        if Outcome.UNDETERMINED in outcomes:
-            return None
-        return True
+        return None if Outcome.UNDETERMINED in outcomes else True
 
 
 class Skipped(Struct, frozen=True):
@@ -153,10 +151,6 @@ class Skipped(Struct, frozen=True):
 
     scene: str
     reason: str
-
-
-NOT_REACHED = "not trained to its end: the run did not come to its end"
-"""Why a scene of the suite is skipped in a certificate that is interrupted or unfinished."""
 
 
 class Compared(Struct, frozen=True):

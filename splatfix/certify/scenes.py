@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from smoke_trainer.data.find import PUBLIC_SCENES, survey
 from smoke_trainer.errors import SmokeTrainerError
-from splatfix.certify.criteria.running import sentence
+from splatfix.certify.advice import sentence
 from splatfix.certify.model import Skipped
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import SMOKE_TRAINER

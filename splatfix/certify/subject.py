@@ -11,16 +11,15 @@ from smoke_trainer.record import TrainingRecord
 from splatfix.certify.baseline import require_alike
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import Training
-from splatfix.certify.criteria.running import is_unreadable, sentences
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
+from splatfix.certify.levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
 from splatfix.certify.loaded_files import LoadedFiles
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, TestedStack
 from splatfix.certify.prerequisites import device_for, gpu_obstacle, packages_obstacle, renderer_for
 from splatfix.certify.progress import Progress, words
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
-from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.staging import child_variables, stage
 from splatfix.core.codec import from_json, json_object
@@ -62,6 +61,32 @@ class Subject(Struct, kw_only=True):
     """What its processes loaded; None where none is started."""
     not_run: str = ""
     """Why no scene is trained."""
+    extensions: tuple[str, ...] = ()
+    """Top-level modules that a checkout calls, which alone are judged."""
+    baseline: Certificate | None = None
+    """An earlier certificate to compare with."""
+    published: str = ""
+    """The name of published figures to compare with, instead of that."""
+
+    @property
+    def level(self) -> int | None:
+        """The run level that was asked for."""
+        return self.request.level
+
+    @property
+    def rehearsed(self) -> bool:
+        """It is a stack's own trainer on the CPU, which reaches the rung of that name."""
+        return False
+
+    @property
+    def tested(self) -> TestedStack | None:
+        """The stack's trainer; None of splatfix's own."""
+        return None
+
+    @property
+    def valid_for(self) -> Mapping[str, str]:
+        """What the certificate is valid for besides versions and hardware."""
+        return {}
 
     @property
     def out(self) -> Path:
@@ -78,7 +103,7 @@ class Subject(Struct, kw_only=True):
             record=training.record,
             images=tuple(path.relative_to(self.out).as_posix() for path in pictures),
             log=f"{scene}/{TRAINING_LOG}",
-            unreadable=sentences(training.record.error) if is_unreadable(training) else "",
+            unreadable=training.unreadable,
         )
 
 
@@ -86,14 +111,20 @@ class SmokeSubject(Subject, kw_only=True):
     """Splatfix's own trainer in one environment."""
 
     suite: Suite
-    baseline: Certificate | None = None
-    """An earlier certificate to compare with."""
-    published: str = ""
-    """The name of published figures to compare with, instead of that."""
     stage_files: Callable[[Path], Path] = stage
     """Puts trainer and kernels into a folder and returns the PYTHONPATH entry."""
     variables: Mapping[str, str] = {}
     """Of its processes."""
+
+    @property
+    def title(self) -> str:
+        """What is certified, in words."""
+        return f"Run level {self.level} of {FULL}" if self.level else "Training 3D Gaussians"
+
+    @property
+    def renderer(self) -> str:
+        """What it draws with."""
+        return self.request.renderer
 
     @property
     def scenes(self) -> tuple[str, ...]:
@@ -200,8 +231,6 @@ class SmokeSubject(Subject, kw_only=True):
             record=record,
             done=done,
             device=self.device,
-            renderer=request.renderer,
-            iterations=suite.iterations,
             own_scene=suite.data is not None,
             latest=words(latest, left=False),
             repeated=repeated,

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from splatfix.certify import Outcome
 from splatfix.certify.advice import explained
 from splatfix.certify.criteria import judge
-from splatfix.certify.criteria.criterion import StackRun
 from splatfix.certify.kernels import AFTER_A_HANG, IMPLEMENTATIONS, KERNEL_TIMEOUT, check_kernels
 from splatfix.certify.model import Criterion
 from splatfix.certify.staging import child_variables
@@ -69,7 +68,7 @@ MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
 def ended(said: str) -> Criterion:
     output = f'{{"event": "progress", "loss": NaN}}\n{said}\n'
     done = Completed(("t",), 1, output, "", 1.0)
-    (found, *_) = judge(trained({}, done=done, renderer="inria", device="cuda"))
+    (found, *_) = judge(trained({}, done=done, device="cuda"))
     return found
 
 
@@ -93,14 +92,14 @@ def test_the_smoke_trainer_failed(said: str, name: str, advice: str) -> None:
 def test_only_what_fails_by_its_output_is_explained() -> None:
     judged = Criterion("training-finishes", Outcome.FAILED, "", "")
     met = replace(judged, outcome=Outcome.MET)
-    assert explained(met, ABI) == met
+    assert explained(met, ABI, "") == met
     other = replace(judged, code="loss-falls")
-    assert explained(other, ABI) == other
+    assert explained(other, ABI, "") == other
 
 
 def test_a_stack_whose_trainer_failed() -> None:
     done = Completed(("train.py",), 1, "", f"Traceback (most recent call last):\n{ABI}\n", 1.0)
-    criteria = judge(trained({}, done=done, stack=StackRun()))
+    criteria = judge(trained({}, done=done, stack=True))
     found = next(item for item in criteria if item.code == "training-finishes")
     assert "[torch-abi-mismatch]" in found.why
     assert found.advice

@@ -15,9 +15,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from splatfix.certify import KernelCheck, Outcome, kernel_calls, kernel_probe  # noqa: E402
-from splatfix.certify.levels import evaluate  # noqa: E402
+from splatfix.certify.levels import computes  # noqa: E402
 from splatfix.core.codec import from_json  # noqa: E402
-from splatfix.core.proof import RungName  # noqa: E402
 from splatfix.core.runner import Runner  # noqa: E402
 from splatfix.kernels import knn, rasterizer, ssim  # noqa: E402
 from splatfix.knowledge.dropins import DROPINS  # noqa: E402
@@ -196,8 +195,5 @@ def test_on_a_cpu_only_the_pytorch_half_of_a_drop_in_runs(backend: str, words: s
     done = Runner().run(argv, timeout=60, env={**os.environ, "PYTHONPATH": paths})
     found = from_json(KernelCheck, json.loads(done.stdout.splitlines()[-1]))
     assert (found.outcome, found.kind, found.detail) == (Outcome.MET, "drop-in", words), done.stderr
-    (rung,) = (
-        one for one in evaluate((), (found,), (), None, "torch", "cpu") if one.name is RungName.COMPUTES
-    )
     said = "; of simple_knn._C only their PyTorch half: no GPU ran their CUDA code"
-    assert (said in rung.shown_by) is bool(words)
+    assert (said in computes((found,)).shown_by) is bool(words)

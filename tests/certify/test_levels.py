@@ -1,18 +1,18 @@
 """Levels of proof: what verifies each, and what fails it; and which GPU a certificate is about."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from splatfix.certify import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
+from splatfix.certify import Certificate, KernelCheck, Outcome, SceneRun, Suite
 from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import Measured, failures, suite_certificate
+from splatfix.certify.certificate import Measured, failures, prove, write_certificate
 from splatfix.certify.environment import gpu_record
-from splatfix.certify.levels import built_for, evaluate
+from splatfix.certify.levels import built_for
 from splatfix.certify.subject import SmokeSubject
-from splatfix.certify.summary import summarize
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
@@ -33,7 +33,7 @@ def certificate(asked: SmokeSubject, facts: Facts, runs: tuple[SceneRun, ...] = 
     measured = Measured(kernels=(GOOD,), runs=runs)
     findings = run_checks(make_context(facts, Goal(device="" if asked.device == "cpu" else asked.device)))
     built = built_for(facts, asked.request.targets, asked.device)
-    return suite_certificate(asked, facts, measured, findings, built)
+    return write_certificate(asked, facts, measured, findings, built)
 
 
 def levels(
@@ -44,8 +44,9 @@ def levels(
     renderer: str = "inria",
     device: str = "cuda",
 ) -> dict[RungName, Rung]:
-    comparison = compare(runs, baseline)
-    return {rung.name: rung for rung in evaluate(findings, kernels, runs, comparison, renderer, device)}
+    asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), renderer=renderer, device=device)
+    measured = Measured(kernels=kernels, runs=runs)
+    return {rung.name: rung for rung in prove(asked, measured, findings, None, compare(runs, baseline))}
 
 
 @pytest.mark.parametrize("code", ["torch-missing", "driver-too-old", "torch-arch-unsupported"])
@@ -70,6 +71,14 @@ def test_extension_for_another_gpu_is_not_built() -> None:
         assert levels(renderer=renderer)[RungName.BUILT].reached is None
 
 
+def test_of_a_stack_only_its_own_extensions_are_judged() -> None:
+    asked = SimpleNamespace(device="cuda", extensions=("simple_knn",), renderer="", rehearsed=False)
+    told = {"simple-knn on sm_86": Status.PASS, "gsplat on sm_86": Status.FAIL}
+    findings = [Finding(status, name, code="no-kernel-image", subject=name) for name, status in told.items()]
+    built = prove(asked, Measured(runs=(RUN,)), findings, None, None)[1]  # type: ignore[arg-type]
+    assert (built.reached, built.shown_by) == (True, "simple-knn on sm_86")
+
+
 def test_one_wrong_kernel_fails_computes() -> None:
     wrong = replace(GOOD, outcome=Outcome.FAILED)
     unmeasured = replace(GOOD, outcome=Outcome.NOT_MEASURED)
@@ -80,7 +89,7 @@ def test_one_wrong_kernel_fails_computes() -> None:
 
 def test_what_was_not_run_is_not_claimed() -> None:
     assert levels()[RungName.REPRODUCES].reached is None
-    assert levels(runs=())[RungName.TRAINS].reached is False
+    assert levels(runs=())[RungName.TRAINS].reached is None
 
 
 def test_unreadable_scene_is_not_compared() -> None:
@@ -97,32 +106,25 @@ def test_unreadable_scene_is_not_compared() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("verdict", "regressed", "certain"),
-    [
-        (Verdict.CERTIFIED, False, ("figurine", "CUDA")),
-        (Verdict.NOT_CERTIFIED, False, ("loads",)),
-        (Verdict.NOT_CERTIFIED, True, ("baseline",)),
-        (Verdict.UNDETERMINED, False, ("attic", "computes")),
-    ],
-)
-def test_summary_claims_no_more_than_was_verified(
-    verdict: Verdict, regressed: bool, certain: tuple[str, ...]
-) -> None:
-    request = subject(Suite("data", ("figurine",), 60.0), Path("out"))
-    floor = Criterion("held-out-quality", Outcome.NOT_MEASURED, "30.03 dB", "no reference PSNR")
+def test_summary_claims_no_more_than_was_verified() -> None:
+    asked = subject(Suite("data", ("figurine",), 60.0), Path("out"))
     unread = SceneRun("attic", (), 1.0, unreadable="cameras.bin ends too early.")
-    runs = (replace(RUN, criteria=(floor,)),)
-    kernels: tuple[KernelCheck, ...] = (GOOD,)
-    if verdict is Verdict.UNDETERMINED:
-        runs += (unread,)
-    if verdict is Verdict.NOT_CERTIFIED and not regressed:
-        kernels = ()
-    comparison = compare(runs, stored(heldout__psnr=2.0) if regressed else None)
-    proof = evaluate((), kernels, runs, comparison, "torch", "cpu")
-    text = summarize(verdict, proof, request, runs)
-    assert all(word in text for word in certain)
-    assert ("This environment train" in text) is (verdict is Verdict.CERTIFIED or regressed)
+    passed, undetermined = certificate(asked, MIXED), certificate(asked, MIXED, (RUN, unread))
+    refused = certificate(replace(asked, baseline=stored(heldout__psnr=2.0)), MIXED)
+    for made, said in (
+        (
+            passed,
+            "Training 3D Gaussians on the CPU: passed. Levels reached: resolved, loads, computes, trains.",
+        ),
+        (
+            undetermined,
+            "undetermined. Levels reached: resolved, loads, computes. Left open: attic cannot be read",
+        ),
+        (refused, "not certified. Levels reached: resolved, loads, computes, trains."),
+    ):
+        assert said in made.summary and "Not verified: CUDA and GPUs." in made.summary
+        assert "Trained with: splatfix.kernels.rasterizer 0.1.0 torch-cpu, " in made.summary
+    assert refused.reasons[0].startswith("reproduces: figurine: psnr ")
 
 
 def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,14 +136,14 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
         return built_for(KNOWN, SM_120, "cpu")
 
     good, bad, none = told(Status.PASS), told(Status.FAIL), told(Status.SKIP)
-    assert good and good.reached is True and "built for sm_120, not run" in good.shown_by
+    assert good and good.reached is True and "splat_probe; for sm_120, not run" in good.shown_by
     assert bad and bad.reached is False
     later = told(Status.WARN)
     assert later and later.reached is False, "what is compiled at its first call is not built"
     assert none and none.reached is None and "no CUDA extension" in none.shown_by
     assert built_for(KNOWN, (), "cpu") is None
     assert built_for(KNOWN, SM_120, "cuda") is None
-    assert failures((), (), (bad,)) == ("built: splat_probe",)
+    assert failures((), (), (), (bad,)) == ("built: splat_probe; for sm_120, not run: no GPU was used",)
     # of a training the levels are, of what it did not call a line apart
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), targets=SM_120)
     told(Status.FAIL)

@@ -9,10 +9,9 @@ import pytest
 pytest.importorskip("torch")
 
 from splatfix.certify import KernelCheck, Outcome, kernel_probe, kernels, verify
-from splatfix.certify.levels import evaluate
+from splatfix.certify.levels import computes
 from splatfix.certify.staging import stage
 from splatfix.core.codec import from_json
-from splatfix.core.proof import RungName
 from splatfix.model import Facts
 from tests import standins
 from tests.tables import data
@@ -52,9 +51,7 @@ def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str, why
     module = standins.module_of(variant)
     found = from_json(KernelCheck, {"name": "rasterizer", "implementation": module, "kind": "native", **row})
     ours = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, kind="ours")
-    (rung,) = [
-        one for one in evaluate((), (ours, found), (), None, "inria", "cuda") if one.name is RungName.COMPUTES
-    ]
+    rung = computes((ours, found))
     assert rung.reached and f"not measured: {module} ({row['detail']})" in rung.shown_by
 
 

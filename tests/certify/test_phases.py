@@ -15,7 +15,6 @@ from smoke_trainer import memory
 from smoke_trainer.record import Observer, TrainingRecord
 from splatfix.certify import Outcome
 from splatfix.certify.criteria import judge
-from splatfix.certify.criteria.criterion import StackRun
 from splatfix.certify.criteria.resources import bound_by
 from splatfix.certify.model import Criterion
 from splatfix.core.runner import Completed
@@ -132,7 +131,7 @@ def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
 
 def judged(clock: phases.Phases) -> dict[str, Criterion]:
     record = TrainingRecord(iterations=40, observer=Observer(started=True), **clock.fields())
-    training = trained(asdict(record), device="cuda", stack=StackRun())
+    training = trained(asdict(record), device="cuda", stack=True)
     return {item.code: item for item in judge(training)}
 
 

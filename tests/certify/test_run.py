@@ -97,7 +97,7 @@ class TestCertified:
         assert (ran["ssim"].name, ran["knn"].name) == ("fused_ssim", "simple_knn._C")
         assert (ran["renderer"].kind, ran["renderer"].engine) == ("inria", "torch-cpu")
         assert reached(certificate.proof)[RungName.BUILT] is None
-        assert f"splatfix's drop-in for {name}" in certificate.summary
+        assert f"Trained with: {certificate.environment['renderer']}, " in certificate.summary
 
 
 class TestNotCertified:
@@ -115,8 +115,7 @@ class TestNotCertified:
         certificate = run(tmp_path, known, runner=TrainingHere(), suite=brief)
         assert certificate.verdict is Verdict.NOT_CERTIFIED
         assert failed_criteria(certificate) >= {"gradients-xyz", "gradients-opacity", "gradients-f-dc"}
-        (reason,) = certificate.reasons
-        assert all(code in reason for code in failed_criteria(certificate))
+        assert len(certificate.reasons) == len(failed_criteria(certificate))
         assert reached(certificate.proof)[RungName.TRAINS] is False
 
     @pytest.mark.parametrize(

@@ -25,13 +25,14 @@ from splatfix.certify import (
     data_suite,
     smoke_subject,
 )
-from splatfix.certify.run_levels import diagnosed, left_open
+from splatfix.certify.certificate import Measured, diagnosed, write_certificate
 from splatfix.certify.scenes import NO_SCENES
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
 from splatfix.model import Facts, Finding, Status
 from splatfix.report.certificate import CertificateDocument, certificate_page, markdown, show
 from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
+from tests.certify.test_baseline import RUN
 from tests.certify.test_scenes import lay_out
 from tests.plan.machines import refused
 from tests.tables import data
@@ -105,7 +106,7 @@ def test_a_finding_decides(
     certificate = at(1)
     assert certificate.verdict is verdict
     assert exit_code_of(certificate) == code
-    reasons = (f"diagnosis: {finding.code}: {finding.summary}",)
+    reasons = (f"{finding.code}: {finding.summary}.",)
     assert certificate.reasons == (reasons if verdict is Verdict.NOT_CERTIFIED else ())
 
 
@@ -132,12 +133,20 @@ def test_a_wrong_kernel_refuses_the_second(at: At) -> None:
     assert len(certificate.reasons) == 1 and certificate.reasons[0].startswith("kernel knn: ")
 
 
-def test_a_kernel_that_was_not_measured_leaves_a_level_open() -> None:
-    native = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="needs a GPU", kind="native")
+def test_a_kernel_that_was_not_measured_leaves_a_level_open(tmp_path: Path, known: Facts) -> None:
     absent = KernelCheck("ssim", "fused_ssim", Outcome.NOT_MEASURED, detail="not installed")
-    assert left_open(2, NO_SCENES, (), (absent,)) == ()
-    assert len(left_open(2, NO_SCENES, (), (native,))) == 1
-    assert left_open(None, NO_SCENES, (), (native,)) == ()
+    native = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="needs a GPU", kind="native")
+    for level, kernel, verdict in (
+        (2, absent, Verdict.CERTIFIED),
+        (2, native, Verdict.UNDETERMINED),
+        (None, native, Verdict.CERTIFIED),
+    ):
+        measured = Measured(kernels=(replace(native, outcome=Outcome.MET), kernel), runs=(RUN,) * (not level))
+        made = write_certificate(subject(NO_SCENES, tmp_path, level=level), known, measured, (), None)
+        assert made.verdict is verdict
+        assert ("Left open: not measured: simple_knn._C." in made.summary) is (
+            verdict is Verdict.UNDETERMINED
+        )
 
 
 def test_the_third_is_the_quick_suite_and_the_diagnosis(at: At, found: list[Finding]) -> None:

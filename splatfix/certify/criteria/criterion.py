@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
 from smoke_trainer.record import TrainingRecord
+from splatfix.certify.advice import end_of
 from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.core.runner import Completed
-from splatfix.core.words import counted
 
 SHORTEST = 100
 """Iterations from which on learning is judged: ten steps cannot show that an optimizer works, or that it does not."""
 SMOKE, STACK = "smoke", "stack"
 """Whose criterion it is: of splatfix's own trainer, or of a stack's, which is watched from outside."""
-ANY = (SMOKE, STACK)
-
-
-class StackRun(Struct, frozen=True, kw_only=True):
-    """What is known of a stack's own training beside its record."""
-
-    extensions: Sequence[str] = ()
-    """Top-level modules that the checkout calls."""
-    mends: Sequence[Mend] = ()
-    """What had to be left out or mended so that it ran at all."""
-    scripts: Mapping[str, Completed] = field(default_factory=dict)
-    """How ``render.py`` and ``metrics.py`` ended, by :data:`RENDERING` and :data:`METRICS`."""
-    scene_problems: Sequence[Mend] = ()
-    """What does not fit the trainer by its source, see :mod:`splatfix.certify.stacks.scene_layout`."""
 
 
 class Training(Struct, frozen=True, kw_only=True):
@@ -39,9 +25,6 @@ class Training(Struct, frozen=True, kw_only=True):
     done: Completed
     """How its process ended, with all that it printed."""
     device: str = "cpu"
-    renderer: str = "torch"
-    iterations: int | None = None
-    """As many as were asked for; None: as many as the preset has, which the record repeats."""
     own_scene: bool = False
     """The scene is the user's: that it cannot be read says nothing about the environment."""
     latest: str = ""
@@ -50,8 +33,14 @@ class Training(Struct, frozen=True, kw_only=True):
     """Losses of the first run and of a second one with the same seed; None where there was no second."""
     repeat_ended: str = ""
     """Why the second run failed."""
-    stack: StackRun | None = None
-    """Of a stack's own trainer; None of splatfix's."""
+    stack: bool = False
+    """It is a stack's own trainer, of which the rest tells."""
+    extensions: Sequence[str] = ()
+    """Top-level modules that the checkout calls."""
+    mends: Sequence[Mend] = ()
+    """What had to be left out or mended so that it ran at all."""
+    scripts: Mapping[str, Completed] = field(default_factory=dict)
+    """How ``render.py`` and ``metrics.py`` ended, by :data:`RENDERING` and :data:`METRICS`."""
 
     @property
     def output(self) -> str:
@@ -59,9 +48,12 @@ class Training(Struct, frozen=True, kw_only=True):
         return f"{self.done.stdout}\n{self.done.stderr}"
 
     @property
-    def is_long(self) -> bool:
-        """Return whether it is long enough to have learned."""
-        return self.record.iterations is None or self.record.iterations >= SHORTEST
+    def unreadable(self) -> str:
+        """Return the loader's error for a scene of the user's; of a bundled one it is splatfix's failure."""
+        error = self.record.error
+        if not self.own_scene or error is None or error.code != "unreadable-scene":
+            return ""
+        return end_of(error, self.done)
 
 
 class Measure(Struct, frozen=True):
@@ -84,6 +76,7 @@ class Measure(Struct, frozen=True):
 
 Measures: TypeAlias = Measure | Iterable[Measure] | None
 Judge: TypeAlias = Callable[[Training], Measures]
+_Judge = TypeVar("_Judge", bound=Judge)
 
 
 class Registered(Struct, frozen=True, kw_only=True):
@@ -93,76 +86,61 @@ class Registered(Struct, frozen=True, kw_only=True):
     """Kebab-case and stable."""
     title: str
     """A statement, which is then met or failed; ``{subject}`` stands for that of a measure."""
-    required: str
-    why: str
+    required: str = ""
+    """What a measure must be; "" where the title says it."""
+    why: str = ""
     """What a failure means in practice."""
-    source: str
-    """Where the threshold comes from."""
+    source: str = ""
+    """Where the threshold comes from; "" where it is what was asked for."""
     advice: str = ""
-    """What to do about a failure, or what stayed open."""
-    advice_in_pytorch: str = ""
-    """In place of that where all that ran was plain PyTorch on the CPU: what the advice suggests is what ran."""
-    of: Sequence[str] = ANY
+    """What to do about a failure."""
+    of: str = ""
+    """:data:`SMOKE` or :data:`STACK`; "" of both."""
     learning: bool = False
     """A run that is too short leaves it undetermined."""
     without_result: bool = False
     """Judged also of a training that left no result."""
+    of_end: bool = False
+    """Of a stack's own trainer: judged of one that came to its end."""
+    of_renderings: bool = False
+    """The same, and drew its test views."""
     judge: Judge = lambda training: None
 
-    def criterion(self, measure: Measure, training: Training | None = None) -> Criterion:
+    def criterion(self, measure: Measure) -> Criterion:
         """Return the criterion of a measure."""
-        required, why = measure.required or self.required, measure.why or self.why
-        code = f"{self.code}-{measure.subject}" if measure.subject else self.code
-        outcome = Outcome.FAILED
+        outcome, why, advice = Outcome.FAILED, measure.why or self.why, measure.advice or self.advice
         if measure.met is None:
-            outcome, why = Outcome.NOT_MEASURED, measure.why
+            outcome, why, advice = Outcome.NOT_MEASURED, measure.why, measure.advice
         elif measure.met:
-            outcome, why = Outcome.MET, ""
+            outcome, why, advice = Outcome.MET, "", ""
         elif measure.undetermined:
-            outcome = Outcome.UNDETERMINED
-        elif training and self.learning and not training.is_long and not measure.missing:
-            outcome = Outcome.UNDETERMINED
-            length = counted(training.record.iterations or 0, "iteration")
-            why = f"a run of {length} is too short to judge this: {SHORTEST} or more decide it."
+            longer = f"Train for {SHORTEST} iterations or more (--iterations)."
+            outcome, advice = Outcome.UNDETERMINED, measure.advice or longer
         return Criterion(
-            code=code,
+            code=f"{self.code}-{measure.subject}" if measure.subject else self.code,
             outcome=outcome,
             measured=measure.text,
-            required=required,
+            required=measure.required or self.required or self.title,
             why=why,
             source=self.source,
-            advice=measure.advice or self._advice(outcome, training),
+            advice=advice,
             title=self.title.format(subject=measure.subject),
         )
 
-    def _advice(self, outcome: Outcome, training: Training | None) -> str:
-        if (
-            training and training.stack
-        ):  # what is said of splatfix's own trainer and its options does not fit it
-            return ""
-        if outcome is Outcome.UNDETERMINED:
-            return f"Train for {SHORTEST} iterations or more (--iterations)."
-        if outcome is not Outcome.FAILED:
-            return ""
-        if training and self.advice_in_pytorch and (training.renderer, training.device) == ("torch", "cpu"):
-            return self.advice_in_pytorch
-        return self.advice
-
 
 REGISTERED: list[Registered] = []
-"""Every criterion, in the order in which a certificate shows them. Two trainers may meet one code in two ways."""
+"""Every criterion of a training, in the order in which a certificate shows them."""
 
 
-def criterion(code: str, **words: object) -> Callable[[Judge], Judge]:
+def criterion(code: str, **words: object) -> Callable[[_Judge], _Judge]:
     """Register a function as a criterion; ``words`` are the fields of :class:`Registered`."""
 
-    def register(judge: Judge) -> Judge:
+    def register(judge: _Judge) -> _Judge:
         REGISTERED.append(Registered(code=code, judge=judge, **words))  # type: ignore[arg-type]
         return judge
 
     return register
 
 
-def missing(text: str = "not recorded") -> Measure:
-    """Return the failure of a criterion whose measurement the trainer left out."""
-    return Measure(False, text, missing=True)
+MISSING = Measure(False, "not recorded", missing=True)
+"""Of a criterion whose measurement the trainer left out."""

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smoke_trainer.record import HostPeaks, TrainingRecord
-from splatfix.certify.criteria.criterion import Measure, Measures, Training, criterion
+from smoke_trainer.record import HostPeaks
+from splatfix.certify.criteria.criterion import MISSING, Measure, Measures, Training, criterion
 
 MAX_EVALUATION = 1.1
-"""Evaluation may hold this many times the memory of training: it needs no gradients."""
 MAX_GROWTH = 0.01
 """Of the training peak, per 1,000 iterations, beyond what the model itself grows by."""
 LEAST_GROWTH, LEAST_GPU_GROWTH = 16 << 20, 2 << 20
 """Bytes below which a difference in memory, over the measured part of a run or between its phases, is the allocator's. Of
 resident memory: on the sample scenes it is up to 6 MiB. Of CUDA memory: the blocks that torch's allocator cuts small tensors
 from."""
+_SLACK = "what an allocator keeps (16 MiB, on a GPU 2 MiB)"
 MAX_USED = 0.97
 """Of all memory. Above it training was 20 times slower, because the driver moves memory to the host and back."""
 MIN_TIMED = 0.9
-"""Of the training time that the phases must account for."""
 
 
 @criterion(
     "evaluation-memory",
     title="Evaluation needs no more memory than training",
-    required=f"evaluation at most {MAX_EVALUATION:g} times training, or what an allocator keeps more",
+    required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_SLACK} more",
     why="Evaluation keeps what only training needs, as it does where gradients are recorded: it runs out of memory first.",
     source="field report: mip-splatting on a 16 GB card, whose evaluation ran with autograd on",
     advice="Evaluate under torch.no_grad(), one view after the other, and keep numbers instead of tensors.",
@@ -32,31 +31,27 @@ MIN_TIMED = 0.9
 def evaluation_memory(training: Training) -> Measures:
     """Compare the memory of evaluation and training: allocated on the GPU, or resident beyond what the process began with."""
     memory = training.record.memory
-    host, cuda = memory.host or HostPeaks(), memory.cuda
-    allocator, held = _allocator_slack(training.record), "allocated on the GPU"
-    if cuda:
-        train, evaluation = cuda.train.allocated, cuda.eval.allocated
-    elif training.stack or host.start is None or host.train is None or host.eval is None:
-        train = evaluation = None
+    slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
+    start, peaks, held = 0, memory.host or HostPeaks(), "resident beyond Python and torch"
+    train, evaluation = peaks.train, peaks.eval
+    if memory.cuda:
+        held = "allocated on the GPU"
+        train, evaluation = memory.cuda.train.allocated, memory.cuda.eval.allocated
+    elif training.stack or peaks.start is None:
+        train = None
     else:
-        train, evaluation, held = (
-            host.train - host.start,
-            host.eval - host.start,
-            "resident beyond Python and torch",
-        )
+        start = peaks.start
     if train is None or evaluation is None:
         return Measure(None, "the peaks of training and evaluation are not told apart here")
-    return Measure(
-        evaluation <= MAX_EVALUATION * train or evaluation - train < allocator,
-        f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, {held}",
-        required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(allocator)} more",
-    )
+    train, evaluation = train - start, evaluation - start
+    met = evaluation <= MAX_EVALUATION * train or evaluation - train < slack
+    return Measure(met, f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, {held}")
 
 
 @criterion(
     "memory-growth",
     title="Memory does not creep up",
-    required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or what an allocator keeps in all",
+    required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or {_SLACK} in all",
     why="Memory creeps up without the model growing: something is kept from every iteration, and a long run will end early.",
     source="field report: VRAM of mip-splatting, SuGaR and MeshSplatting on 16 GB: creep; "
     "WangFeng18/3d-gaussian-splatting#5: SSIM kept it",
@@ -65,20 +60,16 @@ def evaluation_memory(training: Training) -> Measures:
 )
 def memory_growth(training: Training) -> Measures:
     """Take by how much memory grows beyond the model."""
-    memory, allocator = training.record.memory, _allocator_slack(training.record)
+    memory = training.record.memory
+    slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
     growth = memory.growth
     if growth is None:
-        return Measure(
-            None, "too few iterations ran with one number of Gaussians, or memory cannot be read here"
-        )
-    peak = memory.cuda.train.allocated if memory.cuda else memory.rss
+        return Measure(None, "too few iterations with one number of Gaussians, or memory cannot be read here")
+    peak = (memory.cuda.train.allocated if memory.cuda else memory.rss) or 0
     between = f"iterations {growth.start} to {growth.end}"
     grown = growth.per_1000 * (growth.end - growth.start) / 1000
-    return Measure(
-        growth.per_1000 < MAX_GROWTH * (peak or 0) or grown < allocator,
-        f"{_mib(growth.per_1000)} per 1,000 iterations beyond the model ({between}), peak {_mib(peak or 0)}",
-        required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or {_mib(allocator)} in all",
-    )
+    measured = f"{_mib(growth.per_1000)} per 1,000 iterations beyond the model ({between}), peak {_mib(peak)}"
+    return Measure(growth.per_1000 < MAX_GROWTH * peak or grown < slack, measured)
 
 
 @criterion(
@@ -93,30 +84,27 @@ def memory_growth(training: Training) -> Measures:
 )
 def memory_utilisation(training: Training) -> Measures:
     """Take the share of memory in use: of the GPU by all programs, or of what this process may use."""
-    record = training.record
-    memory, cuda = record.memory, record.memory.cuda
-    if cuda is None:
-        if training.stack:
-            return None
-        if memory.rss is None or not memory.limit:
-            return Measure(None, "not known on this system")
+    memory, cuda = training.record.memory, training.record.memory.cuda
+    share, kind = None, "of the GPU's memory in use, by all programs"
+    if cuda and training.record.machine.gpu_integrated:
+        return Measure(
+            None, "this GPU shares the machine's memory, and what files are cached in counts as used"
+        )
+    if cuda:
+        share = cuda.used_share
+    elif training.stack:
+        return None
+    elif memory.rss is not None and memory.limit:
         share = memory.rss / memory.limit
         kind = f"of the {memory.limit / 2**30:.1f} GiB that this process may use"
-        return Measure(share < MAX_USED, f"{share:.1%} {kind}")
-    if record.machine.gpu_integrated:
-        shared = "this GPU shares the machine's memory, and what files are cached in counts as used"
-        return Measure(None, f"not judged: {shared}")
-    if cuda.used_share is None:
+    if share is None:
         return Measure(None, "not known on this system")
-    return Measure(
-        cuda.used_share < MAX_USED, f"{cuda.used_share:.1%} of the GPU's memory in use, by all programs"
-    )
+    return Measure(share < MAX_USED, f"{share:.1%} {kind}")
 
 
 @criterion(
     "memory-spill",
-    title="Nothing spills to host memory",
-    required="nothing of the GPU's memory in host memory",
+    title="Nothing of the GPU's memory spills to host memory",
     why="The GPU is full, and Windows' driver goes on in host memory, which is some 20 times slower.",
     source="field report: mip-splatting under WSL2, where what the driver moves shows as shared GPU memory",
     advice="End other programs that use the GPU, and make the training fit: splatfix vram names the settings. Windows refuses "
@@ -127,11 +115,10 @@ def memory_spill(training: Training) -> Measures:
     cuda, total = training.record.memory.cuda, training.record.machine.gpu_memory
     if cuda is None:
         return None
-    spilled, reserved = cuda.spill, cuda.train.reserved
-    if total and reserved and reserved > total:
-        spilled = max(spilled or 0, reserved - total)
-    if spilled is None:
+    over = (cuda.train.reserved or 0) - total if total else 0
+    if cuda.spill is None and over <= 0:
         return None
+    spilled = max(cuda.spill or 0, over)
     return Measure(spilled == 0, f"at least {_mib(spilled)}")
 
 
@@ -149,16 +136,16 @@ def time_by_phase(training: Training) -> Measures:
     """Take the share of the training that its phases account for."""
     phases, total = training.record.phases, training.record.seconds.get("train") or 0.0
     timed = sum(phases.values())
-    measured = "not recorded"
-    if timed and total:
-        shares = sorted(((seconds / timed, name) for name, seconds in phases.items()), reverse=True)
-        listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
-        measured = f"{listed}; {bound_by(phases)}; {timed:.1f} of {total:.1f} s timed"
     both = phases.get("forward", 0.0) > 0 and phases.get("backward", 0.0) > 0
     met = total > 0 and both and timed >= MIN_TIMED * total
     if training.stack and not met:
         # a trainer that draws by functions that are not watched is no fault of it
         return Measure(None, "its phases could not be told apart")
+    if not timed or not total:
+        return MISSING
+    shares = sorted(((seconds / timed, name) for name, seconds in phases.items()), reverse=True)
+    listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
+    measured = f"{listed}; {bound_by(phases)}; {timed:.1f} of {total:.1f} s timed"
     return Measure(met, measured, missing=not both)
 
 
@@ -168,15 +155,9 @@ def bound_by(phases: Mapping[str, float]) -> str:
     others = sum(phases.values()) - phases[slowest]
     if others <= 0:
         return f"all in {slowest}"
-    return (
-        f"most in {slowest}: {1.0 + phases[slowest] / others:.2f} times as fast in all if that took no time"
-    )
+    gain = 1.0 + phases[slowest] / others
+    return f"most in {slowest}: {gain:.2f} times as fast in all if that took no time"
 
 
 def _mib(size: float) -> str:
     return f"{size / 2**20:,.0f} MiB"
-
-
-def _allocator_slack(record: TrainingRecord) -> int:
-    """Return the bytes by which memory may differ because of its allocator alone."""
-    return LEAST_GPU_GROWTH if record.memory.cuda else LEAST_GROWTH

@@ -1,129 +1,127 @@
-"""What ran, and to which end: its length, its renderer, no error of CUDA."""
+"""What ran, and to which end: its length, its renderer and extensions, no error of CUDA; that a stack's trainer ran as it is."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import partial
 
-from smoke_trainer.record import Implementation, TrainerError
-from splatfix.certify.criteria.criterion import SMOKE, Measure, Measures, Training, criterion
-from splatfix.core.runner import Completed
+from smoke_trainer.record import Implementation
+from splatfix.certify.advice import end_of, steps_in_words
+from splatfix.certify.criteria.criterion import SMOKE, STACK, Measure, Measures, Training, criterion
 from splatfix.core.words import counted
 
+MENDS, RENDERING, METRICS = "runs-as-it-is", "rendering", "metrics"
+"""A criterion; and the scripts that run after the training, as their criteria and errors are named."""
+OTHER_PACKAGES = (
+    "Run splatfix diagnose: it names packages that are not what their name says, and which one is imported."
+)
 _CUDA_ERROR = re.compile(
     r"CUDA (?:runtime |driver )?error|no kernel image is available|illegal memory access|device-side assert triggered"
     r"|misaligned address|unspecified launch failure|\bcudaError[A-Z]\w+|CUDA_ERROR_[A-Z_]+",
     re.IGNORECASE,
 )
-_LONGEST_LINE = 300
 _SIGNALS = {
     9: "No program ends itself this way: where memory runs out the kernel ends the one that holds most "
     "(dmesg and journalctl -k say so), otherwise a person or a batch system did.",
     11: "Compiled code read or wrote memory that is not its own: an extension that does not fit this torch or driver.",
-    6: "Compiled code gave up; what it said is in the trainer's log.",
-    4: "Compiled code has instructions that this processor lacks.",
 }
 """What a signal that ended a trainer means, by its number (signal(7))."""
-OTHER_PACKAGES = (
-    "Run splatfix diagnose: it names packages that are not what their name says, and which one is imported."
+
+
+@criterion(
+    "observed",
+    title="Every hook is set in the trainer's process",
+    why="The observer could not be set up in this environment: what it missed cannot be told from a fault of the trainer.",
+    source="the observer's own traceback, in observer.log of the report",
+    of=STACK,
+    without_result=True,
 )
+def observed(training: Training) -> Measure:
+    """Look whether all was hooked that the others are judged by: what is missed would look like a fault of the trainer."""
+    observer = training.record.observer
+    trouble = observer.trouble.strip().splitlines()
+    # a trainer that ends before it imports torch leaves no record, and its exit code says enough
+    if not trouble and (observer.started or not training.done.ok):
+        return Measure(True, "every hook was set")
+    advice = "Rehearse it with torch 2.0 or newer; where that is what is installed, report it to splatfix."
+    measured = trouble[-1] if trouble else "no record was written"
+    return Measure(False, measured, advice=advice, undetermined=True)
 
 
 @criterion(
     "scene-readable",
     title="The scene can be read",
-    required="a readable scene",
-    why="",
     source="the trainer's own readers",
-    of=(SMOKE,),
+    of=SMOKE,
     without_result=True,
 )
 def scene_readable(training: Training) -> Measures:
     """Leave a scene of the user's that cannot be read unjudged; that a bundled one cannot is a failed training."""
-    if not is_unreadable(training):
+    if not training.unreadable:
         return None
     advice = "Run splatfix scenes check on the scene's folder: it names what the scene lacks."
-    return Measure(None, sentences(training.record.error), advice=advice)
+    return Measure(None, training.unreadable, advice=advice)
+
+
+@criterion(
+    MENDS,
+    title="The checkout runs as it is: no module missing, nothing mended",
+    why="The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
+    source="the checks of splatfix diagnose --repo",
+    of=STACK,
+    without_result=True,
+)
+def runs_as_it_is(training: Training) -> Measures:
+    """Name what had to be mended."""
+    mends = training.mends
+    measured = "; ".join(f"{mend.summary.rstrip('.')} [{mend.code}]" for mend in mends)
+    advice = steps_in_words(step for mend in mends for step in mend.remedy)
+    return Measure(not mends, measured or "nothing had to be mended", advice=advice)
 
 
 @criterion(
     "training-finishes",
-    title="Training finishes",
-    required="a finished training with a result.json",
-    why="The trainer stopped early.",
+    title="Training finishes, with all iterations that were asked for",
+    why="It trained less than it was asked to: it stopped early.",
     source="what was asked for; graphdeco-inria/gaussian-splatting#99: kNN's first kernel ended it",
     advice="Read the end of the scene's trainer.log, and run splatfix diagnose. Where memory ran out, train at a smaller "
     "--resolution.",
-    of=(SMOKE,),
     without_result=True,
 )
 def finished(training: Training) -> Measures:
-    """Count the iterations; of a trainer that left no result say what ended it, how far it had come, and what it said last."""
-    record = training.record
-    if record.error is not None:
-        return None if is_unreadable(training) else Measure(False, sentences(record.error))
-    if record.iterations is None:
-        return _ended_early(training.done, training.latest)
-    expected = training.iterations or record.config.iterations or 0
-    # "failed" after all iterations: the saved point cloud differs, which is a criterion of its own
-    met = record.iterations == expected and record.status in ("ok", "failed")
-    measured = f"{counted(record.iterations, 'iteration')}, {record.status}"
-    return Measure(met, measured, required=counted(expected, "iteration"))
-
-
-def _ended_early(done: Completed, latest: str) -> Measure:
-    after = f" after {latest}" if latest else " before its first iteration"
-    signal = -(done.returncode or 0)
-    lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
-    errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
-    if done.error:
-        return Measure(False, f"The trainer failed{after}: {done.error}.")
-    if signal > 0:
-        return Measure(False, f"The trainer was {done.why()}{after}.", why=_SIGNALS.get(signal, ""))
-    if errors:
-        return Measure(False, errors[-1].partition(": ")[2].strip())
-    if lines:
-        return Measure(False, lines[-1].strip())
-    return Measure(False, done.why() or "The trainer wrote no result.")
-
-
-def is_unreadable(training: Training) -> bool:
-    """Return whether the loader refused a scene of the user's; a bundled one that cannot be read is splatfix's failure."""
-    error = training.record.error
-    return training.own_scene and error is not None and error.code == "unreadable-scene"
-
-
-def sentences(error: TrainerError | None) -> str:
-    """Return the trainer's error for a report: what happened, what it means, what to do."""
-    if error is None:
-        return ""
-    return " ".join(sentence(text) for text in (error.message, error.note, error.hint)).strip()
-
-
-def sentence(text: str) -> str:
-    """Return a text with a capital letter and a full stop; "" stays empty."""
-    text = text.strip().rstrip(".")
-    return text and f"{text[0].upper()}{text[1:]}."
+    """Count the iterations; of a trainer that ended early say what ended it, and how far it had come."""
+    record, done = training.record, training.done
+    if training.unreadable:
+        return None
+    iterations, expected = record.iterations or 0, record.config.iterations or 0
+    required = counted(expected, "iteration") if expected else ""
+    measured = ", ".join(filter(None, (counted(iterations, "iteration"), record.status)))
+    # ours says "failed" after all iterations where the saved point cloud differs, which is a criterion of its own
+    ended = done.ok if training.stack else record.status in ("ok", "failed")
+    if ended and record.error is None:
+        return Measure(iterations >= expected, measured, required=required)
+    measured = ": ".join(filter(None, (training.latest or measured, end_of(record.error, done))))
+    return Measure(False, measured, required=required, why=_SIGNALS.get(-(done.returncode or 0), ""))
 
 
 @criterion(
     "renderer-as-asked",
     title="The renderer is the one asked for",
-    required="the renderer that was asked for",
-    why="A different renderer ran than the one requested.",
     source="what was asked for; graphdeco-inria/gaussian-splatting#1163: another branch of the rasterizer ran, and all was black",
     advice=OTHER_PACKAGES,
-    of=(SMOKE,),
+    of=SMOKE,
 )
 def renderer_as_asked(training: Training) -> Measures:
     """Compare the renderer that ran with the one that was asked for."""
     ran = training.record.implementations.get("renderer", Implementation())
-    return Measure(ran.kind == training.renderer, f"{ran.kind} ({ran.name})", required=training.renderer)
+    asked = training.record.config.renderer
+    return Measure(ran.kind == asked, f"{ran.kind} ({ran.name})", required=str(asked))
 
 
 @criterion(
     "no-cuda-error",
-    title="No CUDA error",
-    required="no CUDA error in the trainer's output",
+    title="No CUDA error in the trainer's output",
     why="A kernel did not run, or wrote where it must not: what was computed after it cannot be trusted.",
     source="reports of no kernel image on RTX 50 cards, and of illegal addresses that a later call reported",
     advice="Run splatfix diagnose: it names the binaries without code for this GPU; splatfix install rebuilds them.",
@@ -134,4 +132,76 @@ def no_cuda_error(training: Training) -> Measures:
     line = next((line.strip() for line in training.output.splitlines() if _CUDA_ERROR.search(line)), "")
     if training.device == "cpu" and (not line or training.stack):
         return None
-    return Measure(not line, line[:_LONGEST_LINE] or "none was printed")
+    return Measure(not line, line[:300] or "none was printed")
+
+
+@criterion(
+    "extensions-ran",
+    title="The extensions that the checkout imports ran",
+    why="The trainer never drew with its rasterizer.",
+    of=STACK,
+    without_result=True,
+)
+def extensions_ran(training: Training) -> Measures:
+    """Count the calls of every extension."""
+    record, extensions = training.record, training.extensions
+    known = {_top(name) for name in (*record.implementations, *(item.name for item in record.failed_imports))}
+    idle = [name for name in extensions if name not in known]
+    calls = []
+    for name, extension in record.implementations.items():
+        if isinstance(extension.calls, Mapping):
+            listed = ", ".join(f"{function} {count}" for function, count in extension.calls.items())
+            calls.append(f"{name} ({extension.name}): {listed}")
+    if idle:
+        calls.append(f"never called: {', '.join(idle)}")
+    # an extension beside the rasterizer may be for a mode that this run does not take
+    met = bool(record.implementations) and not any("raster" in name for name in idle)
+    return Measure(met, "; ".join(calls) or "none was called")
+
+
+@criterion(
+    "no-silent-fallback",
+    title="Every extension that is asked for is there",
+    why="An import failed and the code went on without it: something slower, or something else, ran in its place.",
+    source="field report: a trainer that used a slow SSIM for weeks",
+    of=STACK,
+    without_result=True,
+)
+def no_silent_fallback(training: Training) -> Measures:
+    """Name imports of extensions that failed, and that the code went on without."""
+    record = training.record
+    fatal = record.error.module if record.error else None
+    without, of_variants = [], []
+    for failed in record.failed_imports:
+        top = _top(failed.name)
+        if top not in training.extensions or top == fatal:
+            continue
+        # a trainer for several variants of a rasterizer asks for what only some have, to find out which it is
+        of_a_variant = "raster" in top or failed.name.rpartition(".")[2][:1].isupper()
+        if of_a_variant and "cannot import name" in failed.error:  # the module is there
+            text = f"{failed.place} goes on without {failed.name}, which this variant does not have"
+            of_variants.append(text)
+        else:
+            without.append(f"{failed.place}: {failed.name}: {failed.error}")
+    return Measure(not without, "; ".join([*without, *of_variants]) or "no import of an extension failed")
+
+
+def script_finishes(name: str, training: Training) -> Measures:
+    """Say how a script ended that runs after the training; nothing where it did not run."""
+    done = training.scripts.get(name)
+    if done is None:
+        return None
+    ending = end_of(training.record.script_errors.get(name), done)
+    return Measure(done.ok, "exit code 0" if done.ok else ending)
+
+
+for _name in (RENDERING, METRICS):
+    criterion(
+        f"{_name}-finishes",
+        title=f"The script for {_name} ends well",
+        of=STACK,
+    )(partial(script_finishes, _name))
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]

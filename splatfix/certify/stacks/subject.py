@@ -16,16 +16,16 @@ from typing import Any
 from msgspec import field
 
 from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
-from splatfix.certify.criteria.criterion import StackRun, Training
-from splatfix.certify.criteria.stack import METRICS as OF_METRICS
-from splatfix.certify.criteria.stack import RENDERING
+from splatfix.certify.criteria.criterion import Training
+from splatfix.certify.criteria.running import METRICS as OF_METRICS
+from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun, TestedStack
 from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.progress import Progress
 from splatfix.certify.report_folder import make_room
-from splatfix.certify.scenes import copy_scene
+from splatfix.certify.scenes import Suite, copy_scene
 from splatfix.certify.staging import child_variables, stage, stage_inside
 from splatfix.certify.subject import Subject
 from splatfix.core.codec import from_json
@@ -83,8 +83,6 @@ class StackSubject(Subject, kw_only=True):
     """Missing modules that may be imported, though not used."""
     standins: tuple[str, ...] = ()
     """Missing compiled packages that a stand-in of splatfix's takes the place of."""
-    extensions: tuple[str, ...] = ()
-    """Top-level modules that the checkout calls."""
     replacement: Replacement
     """The drop-ins for its extensions, and what of these has none."""
     dropins: Path | None = None
@@ -115,8 +113,23 @@ class StackSubject(Subject, kw_only=True):
 
     @property
     def scenes(self) -> tuple[str, ...]:
-        """The name of the scene, as the smoke trainer's subjects have several."""
+        """The name of the scene."""
         return (self.scene.name,)
+
+    @property
+    def suite(self) -> Suite:
+        """Its scene, as the smoke trainer's subjects have several."""
+        return Suite(self.scene.name, self.scenes, 0.0)
+
+    @property
+    def title(self) -> str:
+        """What is certified, in words."""
+        return f"{'A rehearsal of ' if self.rehearsed else ''}{self.name}'s own trainer"
+
+    @property
+    def renderer(self) -> str:
+        """What it draws with."""
+        return ", ".join(self.extensions) or "its own"
 
     @property
     def command(self) -> Command:
@@ -165,6 +178,18 @@ class StackSubject(Subject, kw_only=True):
             weights=self.weights,
         )
 
+    @property
+    def valid_for(self) -> Mapping[str, str]:
+        """What the certificate is valid for besides versions and hardware."""
+        stack = self.tested
+        parts = {
+            "stack": ", ".join(filter(None, (stack.name, stack.remote, stack.commit))),
+            "training": stack.command.shell(windows=False),
+            "drop-ins": ", ".join(stack.dropins),
+            "threads": f"{self.threads} ({self.threads_because})" if self.threads else "",
+        }
+        return {name: text for name, text in parts.items() if text}
+
     def prepare(self, facts: Facts, runner: Runner, scratch: Path, progress: Progress) -> None:
         """Copy the scene, and word the training: scene, where to write, the short schedule as far as the trainer has the options
         (by name, as they are typed), and the user's own arguments, which win.
@@ -209,8 +234,16 @@ class StackSubject(Subject, kw_only=True):
             self._run_script(METRICS, ("-m", str(self.model)), "metrics.log", progress)
         record = self._record(observed, done, self._compare(progress))
         write_json(self.report / "result.json", asdict(record))
-        run = StackRun(extensions=self.extensions, mends=self.mends, scripts=self.scripts)
-        return self.judged(scene, Training(record=record, done=done, device=self.device, stack=run))
+        training = Training(
+            record=record,
+            done=done,
+            device=self.device,
+            stack=True,
+            extensions=self.extensions,
+            mends=self.mends,
+            scripts=self.scripts,
+        )
+        return self.judged(scene, training)
 
     def _run_script(
         self, script: str, arguments: tuple[str, ...], log: str, progress: Progress
