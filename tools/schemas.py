@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import inspect
 import itertools
 import json
+import pkgutil
 import textwrap
 import typing
 from collections.abc import Mapping
@@ -20,11 +22,8 @@ import msgspec
 from msgspec.structs import fields
 
 from smoke_trainer import record
-from splatfix.app.dockerfile import DockerfileDocument
-from splatfix.app.lanes import LanesDocument
-from splatfix.budget.model import Budget
+from splatfix import app
 from splatfix.certify.model import Certificate
-from splatfix.certify.monitor import Summary
 from splatfix.checks.scene.model import Refusal
 from splatfix.context.model import Goal
 from splatfix.core.errors import Exit, Rejected, SplatfixError
@@ -33,19 +32,14 @@ from splatfix.core.step import Step
 from splatfix.knowledge.archs import RequestedTarget
 from splatfix.model import Facts, Finding
 from splatfix.plan import Options
-from splatfix.report.comparison import Difference
-from splatfix.report.diagnosis import CheckDocument, ChecksDocument
-from splatfix.report.dry_run import DryRun
-from splatfix.report.explanation import ExplanationDocument
-from splatfix.report.forms import SCHEMA_VERSION
-from splatfix.report.installation import CacheDocument, ClearedDocument, InstallDocument, RevertDocument
-from splatfix.report.merging import MergeDocument
-from splatfix.report.scene import ExportDocument, SamplesDocument
+from splatfix.report import forms
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
 _SHARED = "common.json#/$defs/"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
+for _module in pkgutil.iter_modules(app.__path__, "splatfix.app."):
+    importlib.import_module(_module.name)  # with every document, whose text is entered beside it
 
 
 def _hints(kind: Any) -> dict[str, Any]:
@@ -133,6 +127,7 @@ CERTIFIED = {
 UNRECOGNISED = "splatfix"
 """The document of words that name no command: an error and nothing else."""
 COMMANDS: dict[str, dict[str, Any]] = {
+    **{command: _hints(kind) for command, kind in forms.COMMANDS.items()},
     "diagnose": {
         "summary": dict[str, int],
         "goal": Goal,
@@ -151,24 +146,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "skipped": list[Unread],
         "next_steps": list[Step],
     },
-    "explain": _hints(ExplanationDocument),
-    "diagnose list": _hints(ChecksDocument),
-    "diagnose explain": _hints(CheckDocument),
-    "install": _hints(InstallDocument),
-    "dockerfile": _hints(DockerfileDocument),
-    "revert": _hints(RevertDocument),
-    "cache list": _hints(CacheDocument),
-    "cache clear": _hints(ClearedDocument),
     "certify": CERTIFIED,
     "report show": {"file": str, "issued_by": str, "sha256": str, **CERTIFIED},
-    "report merge": _hints(MergeDocument),
-    "report diff": _hints(Difference),
-    "certify dry-run": _hints(DryRun),
-    "monitor": _hints(Summary),
-    "vram": _hints(Budget),
-    "certify lanes": _hints(LanesDocument),
-    "scenes list": _hints(SamplesDocument),
-    "scenes export": _hints(ExportDocument),
     "scenes fix": {"folder": str, "changes": list[str], "scene": SceneDocument},
     "scenes check": {"scenes": list[SceneDocument]},
 }
@@ -221,7 +200,7 @@ def _document(name: str, command: str, error: Schema, content: Mapping[str, Sche
     if command in ("monitor", "explain"):  # that of the command that was run
         exits = {"type": "integer"}
     envelope: Schema = {
-        "schema_version": {"const": SCHEMA_VERSION},
+        "schema_version": {"const": forms.SCHEMA_VERSION},
         "command": {"const": command},
         "splatfix_version": {"type": "string"},
         "exit_code": exits,

@@ -63,7 +63,7 @@ class DockerfileDocument(Struct, frozen=True, kw_only=True):
     """What builds it."""
 
 
-@writes(DockerfileDocument)
+@writes(DockerfileDocument, command="dockerfile")
 def show(console: Console, document: DockerfileDocument) -> None:
     """Print the Dockerfile; or what was written, why it is as it is, and how to build it."""
     image = document.image

@@ -33,7 +33,7 @@ def list_lanes() -> Result[LanesDocument]:
     return Result("certify lanes", LanesDocument(tuple(load_lanes().values())))
 
 
-@writes(LanesDocument)
+@writes(LanesDocument, command="certify lanes")
 def show_lanes(console: Console, document: LanesDocument) -> None:
     """Print a line for each."""
     rows = []

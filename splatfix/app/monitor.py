@@ -36,7 +36,7 @@ def monitor(
     return Result("monitor", summary, summary.exit_code or 0)
 
 
-@writes(Summary)
+@writes(Summary, command="monitor")
 def show(_: Console, summary: Summary) -> None:
     """Print on standard error what was measured, and why the rest was not: standard output belongs to the command."""
     headline = f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}"

@@ -91,7 +91,7 @@ _REPRODUCES = {
 }
 
 
-@writes(Difference)
+@writes(Difference, command="report diff")
 def show(console: Console, difference: Difference) -> None:
     """Print the outcome, then each scene of B beside A's."""
     badge = _REPRODUCES[difference.reproduces.reached]

@@ -259,14 +259,14 @@ class CheckDocument(Struct, frozen=True):
     check: CheckPage
 
 
-@writes(ChecksDocument)
+@writes(ChecksDocument, command="diagnose list")
 def show_checks(console: Console, document: ChecksDocument) -> None:
     """Print a line for each check."""
     rows = [(check.code, check.family, check.title) for check in document.checks]
     table(console, ("code", "family", "what it looks at"), rows)
 
 
-@writes(CheckDocument)
+@writes(CheckDocument, command="diagnose explain")
 def show_check(console: Console, document: CheckDocument) -> None:
     """Print the page of one check."""
     check = document.check

@@ -31,7 +31,7 @@ _VERDICTS: Mapping[bool | None, tuple[Mark, str]] = {
 }
 
 
-@writes(DryRun)
+@writes(DryRun, command="certify dry-run")
 def show(console: Console, document: DryRun, *, verbose: bool = False) -> None:
     """Print what would take the place of what; with ``verbose`` also what was read where."""
     mark, verdict = _VERDICTS[document.would_run]

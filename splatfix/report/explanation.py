@@ -33,7 +33,7 @@ class ExplanationDocument(Struct, frozen=True, kw_only=True):
     classes: tuple[KnownClass, ...] = ()
 
 
-@writes(ExplanationDocument)
+@writes(ExplanationDocument, command="explain")
 def show(console: Console, document: ExplanationDocument) -> None:
     """Print the first cause with its lines, its reason and its fix; what else is possible; what to collect where it is not sure;
     or the known classes."""

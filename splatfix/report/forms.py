@@ -15,12 +15,14 @@ ENVELOPE = ("schema_version", "command", "splatfix_version", "exit_code", "error
 
 FORMS: dict[type, dict[str, Callable[..., Any]]] = {}
 """By the class of a document and the name of a form, the function that writes it. Each stands below its document's class."""
+COMMANDS: dict[str, type] = {}
+"""The document of each command, where its fields are those of the class."""
 
 Writer = TypeVar("Writer", bound=Callable[..., Any])
 
 
-def writes(document: type, form: str = "text") -> Callable[[Writer], Writer]:
-    """Enter a function into :data:`FORMS`.
+def writes(document: type, form: str = "text", *, command: str = "") -> Callable[[Writer], Writer]:
+    """Enter a function into :data:`FORMS`, and the document of a command into :data:`COMMANDS`.
 
     ``text`` is written on a console: ``show(console, document)``, with ``verbose`` where the command has ``-v``. Every other form
     (``markdown``, ``html``, ``github``) is a function of the document that returns it.
@@ -28,6 +30,8 @@ def writes(document: type, form: str = "text") -> Callable[[Writer], Writer]:
 
     def enter(writer: Writer) -> Writer:
         FORMS.setdefault(document, {})[form] = writer
+        if command:
+            COMMANDS[command] = document
         return writer
 
     return enter

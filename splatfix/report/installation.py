@@ -42,7 +42,7 @@ class InstallDocument(Struct, frozen=True, kw_only=True):
     """The command that executes the plan; after an installation what to run next, and what undoes it."""
 
 
-@writes(InstallDocument)
+@writes(InstallDocument, command="install")
 def show_install(console: Console, document: InstallDocument, *, verbose: bool = False) -> None:
     """Print what was installed, or the plan; where all options were asked for, these with their reasons."""
     if document.outcome:
@@ -158,7 +158,7 @@ class RevertDocument(Struct, frozen=True, kw_only=True):
     """What undoes the latest, carries out a dry run, or removes what is left outside of the environment."""
 
 
-@writes(RevertDocument)
+@writes(RevertDocument, command="revert")
 def show_revert(console: Console, document: RevertDocument) -> None:
     """Print the entries of the journal, or what was removed and restored; of a dry run what would be."""
     entries = document.journal or ()
@@ -218,7 +218,7 @@ class CacheDocument(Struct, frozen=True, kw_only=True):
     others_bytes: int
 
 
-@writes(CacheDocument)
+@writes(CacheDocument, command="cache list")
 def show_cache(console: Console, document: CacheDocument) -> None:
     """Print a line for each wheel: name, size, what it was built for, with and from, when, and its key; then the rest."""
     number = counted(len(document.wheels), "wheel")
@@ -246,7 +246,7 @@ class ClearedDocument(Struct, frozen=True, kw_only=True):
     others_bytes: int
 
 
-@writes(ClearedDocument)
+@writes(ClearedDocument, command="cache clear")
 def show_cleared(console: Console, document: ClearedDocument) -> None:
     """Print how much was removed."""
     text = f"Removed {counted(document.removed, 'wheel')} from {document.folder}"

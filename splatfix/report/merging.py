@@ -259,7 +259,7 @@ def _failed_first(items: Iterable[Summary]) -> tuple[Listed, ...]:
     return tuple(sorted(newest, key=lambda item: list(VERDICTS).index(item.verdict)))
 
 
-@writes(MergeDocument)
+@writes(MergeDocument, command="report merge")
 def show(console: Console, document: MergeDocument) -> None:
     """Print how many there are of each verdict, the groups with their fix, and what could not be read."""
     verdicts = ", ".join(badge.text for badge in document.badges) or "none"

@@ -38,7 +38,7 @@ class SamplesDocument(Struct, frozen=True):
     scenes: tuple[Sample, ...]
 
 
-@writes(SamplesDocument)
+@writes(SamplesDocument, command="scenes list")
 def show_samples(console: Console, document: SamplesDocument) -> None:
     """Print a line for each."""
     rows = []
@@ -60,7 +60,7 @@ class ExportDocument(Struct, frozen=True):
     scenes: tuple[ExportedScene, ...]
 
 
-@writes(ExportDocument)
+@writes(ExportDocument, command="scenes export")
 def show_exported(console: Console, document: ExportDocument) -> None:
     """Print the folder of each."""
     for item in document.scenes:

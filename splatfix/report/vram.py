@@ -105,7 +105,7 @@ def sections(budget: Budget, *, verbose: bool) -> list[tuple[str, Part]]:
     return told
 
 
-@writes(Budget)
+@writes(Budget, command="vram")
 def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
     """Print a budget; with ``verbose`` the parts of each phase, every setting, and all sources."""
     marked(console, _VERDICTS[budget.verdict][0], escape(headline(budget)), indent=0)
