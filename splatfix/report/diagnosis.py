@@ -196,7 +196,7 @@ def _overview(facts: Facts, unused_gpus: Mapping[int, str]) -> list[tuple[str, s
     place = "WSL2" if machine.wsl else machine.container
     system = f"{machine.distribution or machine.system} {machine.machine}"
     cards: Counter[str] = Counter()
-    for gpu in machine.gpus.value or ():
+    for gpu in sorted(machine.gpus.value or (), key=lambda gpu: gpu.index in unused_gpus):
         # of a card in slices programs get these, never the whole card
         name = ", ".join(gpu.mig_devices if gpu.mig else ()) or gpu.name
         if gpu.vendor == "nvidia":

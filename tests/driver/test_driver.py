@@ -113,7 +113,7 @@ def overview(found: Diagnosis) -> str:
 def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:
     one = machines.diagnose(SCENARIOS["one of eight by number"].scenario)
     name = "NVIDIA H100 80GB HBM3 (9.0)"
-    assert f"GPU {name}; 7 x {name}: hidden by CUDA_VISIBLE_DEVICES" in overview(one)
+    assert f"GPU {name}, 7 x {name}: hidden by CUDA_VISIBLE_DEVICES" in overview(one)
     assert "hidden by" in one.words("nvidia-gpu-missing")
     eight = machines.diagnose(SCENARIOS["one of eight"].scenario)
     assert "not given to this container" in overview(eight)
