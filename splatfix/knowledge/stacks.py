@@ -1,6 +1,6 @@
 """Splatting stacks: how to recognise a checkout, what it pins, and which variants of extensions it needs.
 
-Also how each is built (``data/recipes.toml``), which of the variants that share a module name an installed package is,
+Also how each is built, which of the variants that share a module name an installed package is,
 and PyPI names that hold something else.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from splatfix.core.words import counted
 from splatfix.knowledge.rows import row_of, rows
@@ -30,50 +30,6 @@ def lookalike(name: str) -> Lookalike | None:
     """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
     key = name.lower().replace("_", "-")
     return row_of(Lookalike, "stacks", "lookalikes", key, "name")
-
-
-class Stack(Struct, frozen=True):
-    """One trainer that people check out and run."""
-
-    key: str
-    name: str
-    repository: str
-    """``owner/name`` where it is kept."""
-    recognise: tuple[str, ...]
-    """Files and folders that its checkout has."""
-    needs: tuple[str, ...]
-    """Keys of the variants that it calls."""
-    also_needs: tuple[str, ...]
-    submodules: Mapping[str, str]
-    """Path -> commit ("" where not known)."""
-    source: str
-    moved_from: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
-    """``owner/name`` of the submodules by which it is known."""
-    arch_variable: str = ""
-    """What chooses its architectures, where that is not TORCH_CUDA_ARCH_LIST."""
-    jit: str = ""
-    """What of it is compiled when it runs; "" for nothing."""
-
-    @property
-    def repositories(self) -> tuple[str, ...]:
-        """Where it is kept, and where it was before."""
-        return self.repository, *self.moved_from
-
-
-@cached
-def _stacks() -> Mapping[str, Stack]:
-    return rows(Stack, "stacks", "stacks", "key")
-
-
-def stacks() -> tuple[Stack, ...]:
-    """All stacks."""
-    return tuple(_stacks().values())
-
-
-def stack(key: str) -> Stack | None:
-    """The stack of this key, or None."""
-    return _stacks().get(key)
 
 
 class Part(Struct, frozen=True):
@@ -102,29 +58,53 @@ class ProgramNeeds(Struct, frozen=True):
     """``vulkan`` when it draws through a graphics adapter."""
 
 
-class StackRecipe(Struct, frozen=True):
-    """How one stack is made to work."""
+class Stack(Struct, frozen=True):
+    """One trainer that people check out and run."""
 
-    stack: str
-    parts: tuple[Part, ...] = field(name="part", default=())
-    """In build order."""
-    needs: ProgramNeeds | None = None
-    note: str = ""
+    key: str
+    name: str
+    repository: str
+    """``owner/name`` where it is kept."""
+    recognise: tuple[str, ...]
+    """Files and folders that its checkout has."""
+    needs: tuple[str, ...]
+    """Keys of the variants that it calls."""
+    also_needs: tuple[str, ...]
+    submodules: Mapping[str, str]
+    """Path -> commit ("" where not known)."""
+    source: str
+    moved_from: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    """``owner/name`` of the submodules by which it is known."""
+    arch_variable: str = ""
+    """What chooses its architectures, where that is not TORCH_CUDA_ARCH_LIST."""
+    jit: str = ""
+    """What of it is compiled when it runs; "" for nothing."""
+    parts: tuple[Part, ...] = ()
+    """Its extensions, in build order."""
+    program: ProgramNeeds | None = None
+    """Of one that is no Python extension."""
+    build_note: str = ""
 
     @property
-    def name(self) -> str:
-        """The stack's."""
-        return _stacks()[self.stack].name
+    def repositories(self) -> tuple[str, ...]:
+        """Where it is kept, and where it was before."""
+        return self.repository, *self.moved_from
 
 
 @cached
-def _recipes() -> Mapping[str, StackRecipe]:
-    return rows(StackRecipe, "recipes", "recipes", "stack")
+def _stacks() -> Mapping[str, Stack]:
+    return rows(Stack, "stacks", "stacks", "key")
 
 
-def recipe(stack_key: str) -> StackRecipe | None:
-    """The recipe of the stack of this key, or None."""
-    return _recipes().get(stack_key)
+def stacks() -> tuple[Stack, ...]:
+    """All stacks."""
+    return tuple(_stacks().values())
+
+
+def stack(key: str) -> Stack | None:
+    """The stack of this key, or None."""
+    return _stacks().get(key)
 
 
 class Variant(Struct, frozen=True):

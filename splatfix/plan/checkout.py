@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks.checkout.recognition import commits_of, recipe_of, recognise, repository_of
+from splatfix.checks.checkout.recognition import commits_of, recognise, repository_of
 from splatfix.checks.checkout.recognition import stack_of as stack_of  # what containers ask of it
 from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
@@ -27,7 +27,7 @@ from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted, few
 from splatfix.facts import checkout as disk
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.stacks import ProgramNeeds, StackRecipe, variant, variants
+from splatfix.knowledge.stacks import ProgramNeeds, Stack, variant, variants
 from splatfix.model import Checkout, Fact, Facts, Source
 from splatfix.model.option import Request, SourceSummary
 from splatfix.plan.parts import variants_of_face
@@ -122,10 +122,10 @@ def _folders_of(
     if opened_here := many_things(folder):
         return opened_here
     read = _known(folder, checkout)
-    known = recipe_of(read)
-    if known and known.needs and facts:
-        return _program(folder, known, known.needs, facts)
-    if known and known.needs:
+    known = stack_of(read)
+    if known and known.program and facts:
+        return _program(folder, known, known.program, facts)
+    if known and known.program:
         return _no_extension(folder, known, request)
     empty = [item.path for item in read.submodules if item.empty]
     if empty:
@@ -147,9 +147,9 @@ def _folders_of(
 
 
 def _of_checkout(
-    folder: Path, read: Checkout, known: StackRecipe | None, empty: Sequence[str], request: Request
+    folder: Path, read: Checkout, known: Stack | None, empty: Sequence[str], request: Request
 ) -> tuple[Sequence[Path], Sequence[str], Checkout] | Rejected:
-    """Return the extensions of a checkout: those of its recipe, and what else it holds; its ``empty`` submodules serve none."""
+    """Return the extensions of a checkout: those of its stack, and what else it holds; its ``empty`` submodules serve none."""
     notes = []
     recognition = recognise(read)
     if recognition and stack_of(read):
@@ -157,7 +157,7 @@ def _of_checkout(
         if recognition.own:
             origin = f"of {origin}"
         notes.append(f"{folder} is a checkout {origin}")
-    # the folders of its recipe that setup.py builds, and those that something else does
+    # the folders of its stack that setup.py builds, and those that something else does
     ours: list[Path] = []
     others: list[Path] = []
     for part in known.parts if known else ():
@@ -396,7 +396,7 @@ def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) 
             paths = disk.walk_extensions(folder).found
         for path in paths:
             extensions.setdefault(_source(path, read).label, variants_of_source(str(path)))
-        known = recipe_of(read)
+        known = stack_of(read)
         by_setup = [part for part in known.parts if part.builder == "setup.py"] if known else []
         keys = {part.path: part.variant for part in by_setup}
         for item in read.submodules:
@@ -410,9 +410,9 @@ def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) 
     return extensions
 
 
-def _no_extension(folder: Path, known: StackRecipe, request: Request) -> NothingToBuild:
-    """Reject a checkout whose stack has no extension of its own, with what its recipe says instead."""
-    notes = [part.note for part in known.parts if part.note] or [known.note]
+def _no_extension(folder: Path, known: Stack, request: Request) -> NothingToBuild:
+    """Reject a checkout whose stack has no extension of its own, with what is known instead."""
+    notes = [part.note for part in known.parts if part.note] or [known.build_note]
     meaning = ""
     if any(notes):
         meaning = f"What is known of it: {'; '.join(notes)}."
@@ -429,7 +429,7 @@ def _no_extension(folder: Path, known: StackRecipe, request: Request) -> Nothing
     )
 
 
-def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts) -> Rejected:
+def _program(folder: Path, known: Stack, needs: ProgramNeeds, facts: Facts) -> Rejected:
     """Reject a program that splatfix does not build (LichtFeld, OpenSplat, brush), with what this machine has of its needs."""
     machine = facts.machine
     # each need, what was read for it, and what of that fits
@@ -457,7 +457,7 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
         "plan.not-a-python-extension",
         folder=folder,
         name=known.name,
-        note=known.note,
+        note=known.build_note,
         needs="\n  ".join(f"{marks[met]} {text}" for met, text in checked),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )

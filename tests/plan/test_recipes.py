@@ -8,7 +8,7 @@ from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts.checkout import read_checkout
-from splatfix.knowledge.stacks import StackRecipe, recipe, stack, stacks, variant
+from splatfix.knowledge.stacks import Stack, stack, stacks, variant
 from splatfix.model import Fact
 from splatfix.model.option import BUILDING
 from splatfix.plan import summarise
@@ -28,29 +28,30 @@ from .machines import (
     with_submodules,
 )
 
-RECIPES: list[StackRecipe] = [recipe(item.key) for item in stacks()]  # type: ignore[misc]
+
+def known(key: str) -> Stack:
+    """The stack of this key."""
+    found = stack(key)
+    assert found is not None
+    return found
 
 
 def test_recipes_speak_of_things_that_exist() -> None:
-    for item in RECIPES:
-        row = stack(item.stack)
-        assert row is not None
-        assert item.parts or (item.needs and item.note), item.stack
+    for item in stacks():
+        assert item.parts or (item.program and item.build_note), item.key
         for part in item.parts:
-            assert part.path or part.note, f"{item.stack}: nothing to build and nothing said"
+            assert part.path or part.note, f"{item.key}: nothing to build and nothing said"
             assert not part.variant or variant(part.variant), part.variant
         named = {part.variant for part in item.parts}
-        assert {key for key in row.needs if variant(key)} <= named, item.stack
-        for path in row.submodules:
+        assert {key for key in item.needs if variant(key)} <= named, item.key
+        for path in item.submodules:
             inside = [part for part in item.parts if f"{part.path}/".startswith(("./", f"{path}/"))]
             assert inside, path
 
 
 def checkout_of(key: str, folder: Path) -> Path:
     """What a checkout of this stack has by which it is known, and every source of its recipe."""
-    row, known = stack(key), recipe(key)
-    assert row and known
-    for path in row.recognise:
+    for path in known(key).recognise:
         if re.search(r"\.\w+$", path):
             put(folder, {path: ""})
         else:
@@ -62,27 +63,24 @@ def checkout_of(key: str, folder: Path) -> Path:
 
 def built(key: str) -> list[str]:
     """The folders of a recipe that setup.py builds, in order."""
-    known = recipe(key)
-    assert known is not None
-    return [part.path for part in known.parts if part.path and part.builder == "setup.py"]
+    return [part.path for part in known(key).parts if part.path and part.builder == "setup.py"]
 
 
-BUILDABLE = [item.stack for item in RECIPES if built(item.stack)]
+BUILDABLE = [item.key for item in stacks() if built(item.key)]
 
 
 # What is known by its own setup.py, and has no submodule that could be missing.
-IN_THE_TOP_FOLDER = {item.stack for item in RECIPES if any(part.path == "." for part in item.parts)}
+IN_THE_TOP_FOLDER = {item.key for item in stacks() if any(part.path == "." for part in item.parts)}
 IN_THE_TOP_FOLDER.add("faster-gs")
 
 
 @pytest.mark.parametrize("key", BUILDABLE)
 def test_a_checkout_is_built_in_the_order_of_its_recipe(key: str, tmp_path: Path) -> None:
-    known = recipe(key)
-    assert known is not None
+    stack = known(key)
     sources, notes = sources_in([str(checkout_of(key, tmp_path))])
     assert [Path(source.folder) for source in sources] == [(tmp_path / path).resolve() for path in built(key)]
-    assert known.name in notes[0]
-    for part in known.parts:
+    assert stack.name in notes[0]
+    for part in stack.parts:
         assert not part.note or any(part.note in note for note in notes)
 
 
@@ -118,14 +116,14 @@ def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
     caught = refused(sources_in, [str(folder)])
     assert caught.code == "no-extension-of-its-own"
     assert commands(caught.todo)[-1].argv == ("splatfix", "diagnose", "--repo", str(folder))
-    assert all(part.note in caught.meaning for part in recipe(key).parts)  # type: ignore[union-attr]
+    assert all(part.note in caught.meaning for part in known(key).parts)
     facts = replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
     sources = summarise((str(folder),), make_context(facts), named=(str(folder),))
     options = advised_options((), make_context(facts, goal("sm_120")), sources=sources)
     assert not {item.kind for item in options.available} & set(BUILDING)
     assert options.advice
     said = [step.command.argv for step in options.advice.also_needed[0].steps if step.command]
-    wanted = [part.install for part in recipe(key).parts if part.install]  # type: ignore[union-attr]
+    wanted = [part.install for part in known(key).parts if part.install]
     assert wanted and [argv[2] for argv in said if argv[:2] == ("splatfix", "install")] == wanted
     assert all("sm_120" in argv for argv in said if argv[0] == "splatfix")
 
@@ -143,7 +141,7 @@ def test_a_program_is_refused_with_what_the_machine_has_for_it(key: str, tmp_pat
     good = said(CUDA_13, CUDA_12, tools={"cmake": "3.30.1", "ninja": "1.11", "cargo": "1.90"})
     bad = said(tools={})
     assert good.code == bad.code == "not-a-python-extension"
-    needs = recipe(key).needs  # type: ignore[union-attr]
+    needs = known(key).program
     assert needs is not None
     count = len(needs.tools) + bool(needs.cuda)
     assert (good.meaning or "").count("✓") == count and (bad.meaning or "").count("✗") == count

@@ -27,7 +27,7 @@ from splatfix.facts.collect import playback
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.drivers import cuda_level_of_driver, source_of_floors
-from splatfix.knowledge.stacks import recipe, variant
+from splatfix.knowledge.stacks import stacks, variant
 from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, how_build_runs, releases
 from splatfix.model import Fact, Facts
@@ -203,11 +203,12 @@ def _option(option: Mapping[str, Any], texts: Table) -> list[Any]:
 def stack_rows() -> list[dict[str, Any]]:
     """The stacks that splatfix installs, the last commit that was read of each: what to type, and what is known to break."""
     rows: dict[str, dict[str, Any]] = {}
-    for key, stack in table("stacks")["stacks"].items():
-        known = recipe(key)
-        if known is None or known.needs or any(part.builder == "cmake" or part.clone for part in known.parts):
+    for known in stacks():
+        if known.program or any(part.builder == "cmake" or part.clone for part in known.parts):
             continue
-        repository, inside = stack["repository"], any(part.path for part in known.parts)
+        # with what stands in the row for people
+        stack, key = table("stacks")["stacks"][known.key], known.key
+        repository, inside = known.repository, any(part.path for part in known.parts)
         folder = repository.rpartition("/")[2]
         released = [part.install for part in known.parts if part.install]
         # what certify --renderer calls its rasterizer; "" where splatfix's own trainer does not call it

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from splatfix.checks.checkout.rasterizer_calls import alternatives, call_words, fewest, installed_face
-from splatfix.checks.checkout.recognition import recipe_of, stack_of
+from splatfix.checks.checkout.recognition import stack_of
 from splatfix.checks.checkout.submodules import fetching
 from splatfix.checks.extension.packages import fingerprint, installed_modules, leaf, variant_names
 from splatfix.checks.registry import Check, checks_of
@@ -131,9 +131,9 @@ def _own_rasterizer(context: Context, checkout: Checkout, module: str) -> tuple[
     empty = [one for one in checkout.submodules if one.empty and module_of(one, checkout) == module]
     if empty:
         return (*fetching(context, empty), context.install(f"{checkout.folder}/{empty[0].path}"))
-    recipe = recipe_of(checkout)
-    if recipe is not None:
-        for part in recipe.parts:
+    stack = stack_of(checkout)
+    if stack is not None:
+        for part in stack.parts:
             # a release on PyPI is no variant of the tables: gsplat==1.5.3 is imported by its own name
             variant, provided = stacks.variant(part.variant), part.install.partition("==")[0]
             if variant is not None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, differences
 from splatfix.core.words import counted
 from splatfix.knowledge.dropins import Face
-from splatfix.knowledge.stacks import Stack, StackRecipe, recipe, stack, stacks, variant
+from splatfix.knowledge.stacks import Stack, stack, stacks, variant
 from splatfix.model import Checkout
 
 # What a piece of evidence weighs. A repository says itself what it is; a file that only one stack has says more than one
@@ -214,14 +214,6 @@ def stack_of(checkout: Checkout) -> Stack | None:
     if recognition.own:
         return recognition.stack
     return replace(recognition.stack, submodules={})
-
-
-def recipe_of(checkout: Checkout) -> StackRecipe | None:
-    """How the stack is made to work whose extensions a checkout needs; None where nobody has written that down."""
-    needed = stack_of(checkout)
-    if needed is None:
-        return None
-    return recipe(needed.key)
 
 
 def commits_of(checkout: Checkout) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix.checks.checkout.recognition import commits_of, recipe_of
+from splatfix.checks.checkout.recognition import commits_of, stack_of
 from splatfix.checks.extension.packages import installed_modules
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
@@ -70,9 +70,9 @@ def _needed_by(submodule: Submodule, checkout: Checkout) -> str:
         )
         if any(holds(submodule, path) for path in paths):
             return f"{source.source.label} needs it"
-    recipe = recipe_of(checkout)
-    if recipe and any(part.path == submodule.path for part in recipe.parts):
-        return f"{recipe.name} needs it"
+    stack = stack_of(checkout)
+    if stack and any(part.path == submodule.path for part in stack.parts):
+        return f"{stack.name} needs it"
     if submodule.named_in:
         return f"{submodule.named_in[0]} needs it"
     if _is_extension(submodule, checkout):
