@@ -90,12 +90,10 @@ class TrainConfig:
     antialiasing: bool = False
     lrs: LearningRates = field(default_factory=LearningRates)
     densify: DensifyConfig = field(default_factory=DensifyConfig)
-    cache_mb: int = 2048  # of decoded images
     checkpoint_every: int = 0  # 0: never
     resume: Optional[Path] = None
     evaluate_every: int = 0  # 0: only before and after training
     json_progress: bool = False
-    tensorboard: bool = False
     preset: Optional[str] = None
     stop_after: int = 0  # end there as a run of `iterations` would go on; 0: at its end
     psnr_floor: Optional[float] = None  # dB that the preset is known to exceed

@@ -43,15 +43,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN, "failed": EXIT_FAILURE}
 """Of a run that trained, by its status."""
 # What a run writes to its folder.
-OUTPUTS = (
-    "result.json",
-    "metrics.jsonl",
-    "checkpoint.pt",
-    "point_cloud",
-    "renders",
-    "thumbnails",
-    "tensorboard",
-)
+OUTPUTS = ("result.json", "metrics.jsonl", "checkpoint.pt", "point_cloud", "renders", "thumbnails")
 SMOOTHED_OVER = 10  # iterations at either end, of which the loss is averaged
 THUMBNAIL = 640
 """Pixels. Of pictures that are wider, a smaller copy is kept too."""

@@ -161,13 +161,13 @@ def prepare(config: TrainConfig) -> Run:
         config=config,
         device=device,
         scene=scene,
-        images=ImageStore(device, config.cache_mb << 20),
+        images=ImageStore(device),
         model=model,
         renderer=renderer,
         ssim=ssim,
         knn=knn,
         strategy=strategy,
-        monitor=Monitor(config.out, device, config.tensorboard),
+        monitor=Monitor(config.out, device),
     )
     if config.resume is not None:
         checkpoint.resume(run, config.resume)
