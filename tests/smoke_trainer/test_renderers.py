@@ -19,7 +19,7 @@ from smoke_trainer.backends import Part, engine_in_use
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
-from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer, variant_of
+from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer
 from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.kernels import nvrtc, rasterizer
 from splatfix.knowledge.stacks import variants
@@ -146,15 +146,15 @@ def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2
         ("dr_aa", (*B, "antialiasing"), (), 3),
         ("dr_aa", (*B, "antialiasing"), ("dc",), 3),
         ("taming-3dgs", (*B, "pixel_weights"), ("dc",), 13),
+        ("fastgs", (*B, "mult", "get_flag", "metric_map"), (), 2),
         ("mip-splatting", MIP, (), 2),
     ],
 )
 def test_each_variants_call_draws_the_same_splat(variant, fields, extra, arity, camera_and_view, monkeypatch):
-    assert variant_of(fields) == variant
-    assert variant_of((*B, "mult", "get_flag", "metric_map")) == "fastgs"
     camera, view = camera_and_view
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(fields, extra, arity))
     renderer = InriaRenderer(CPU, antialiasing=False)
+    assert renderer.version == variant
     target = np.linalg.inv(view.world_to_camera) @ np.array([0.1, 0.1, 2.0, 1.0])
     splats = splats_at(target[:3], 0.05, grad=True)
     drawn = renderer.render(camera, splats, torch.zeros(3))
