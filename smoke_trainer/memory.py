@@ -84,7 +84,8 @@ class PeakMemory:
         if self._cuda:
             peaks = self._peaks
             cuda = CudaMemory(peaks["train"], peaks["eval"], used_share=self._used_share, spill=self.spill)
-        return Memory(max(self._host.values()) or None, memory_limit(), host, growth(self._unexplained), cuda)
+        peak = max(self._host.values()) or None
+        return Memory(peak, host=host, growth=growth(self._unexplained), cuda=cuda)
 
 
 def give_back() -> None:
@@ -152,31 +153,3 @@ def peak_rss() -> Optional[int]:
     if sys.platform != "darwin":  # macOS counts in bytes, others in KiB: getrusage(2) of both
         peak *= 1024
     return int(peak)
-
-
-def memory_limit(root: Path = Path("/")) -> Optional[int]:
-    """Bytes that this process may use: the machine's, or less where its control group or one above that has a limit.
-
-    What splatfix.facts.machine.resources tells of a machine; the trainer is staged without that, and a test compares them.
-    """
-    if not hasattr(os, "sysconf"):
-        return None
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    mount, name = root / "sys/fs/cgroup", "memory.max"
-    if not (mount / "cgroup.controllers").exists():  # version 1
-        mount, name = mount / "memory", "memory.limit_in_bytes"
-    group = ""
-    with contextlib.suppress(OSError):  # no control groups
-        for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-            controllers, _, path = line.partition(":")[2].partition(":")
-            # version 2 has one hierarchy, without names of controllers
-            ours = not controllers
-            if mount.name == "memory":
-                ours = "memory" in controllers.split(",")
-            if ours:
-                group = path
-    parts = [part for part in group.split("/") if part not in ("", "..")]
-    for depth in range(len(parts) + 1):
-        with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
-            total = min(total, int(mount.joinpath(*parts[:depth], name).read_text(encoding="ascii")))
-    return int(total)

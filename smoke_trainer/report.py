@@ -22,7 +22,6 @@ from smoke_trainer import __version__, ply
 from smoke_trainer.backends import Part
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.memory import memory_limit
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.record import (
     Config,
@@ -206,7 +205,7 @@ def hardware(device: torch.device) -> TrainingMachine:
             if line.startswith("model name"):
                 cpu = line.partition(":")[2].strip()
                 break
-    machine = TrainingMachine(cpu, cores, torch.get_num_threads(), memory_limit())
+    machine = TrainingMachine(cpu, cores, torch.get_num_threads())
     if device.type != "cuda":
         return machine
     about, name = torch.cuda.get_device_properties(device), torch.cuda.get_device_name(device)

@@ -202,6 +202,7 @@ class StackSubject(Subject, kw_only=True):
             script = self.folder / self.script
             raise SplatfixError.of("certify.no-length", script=script, checkout=self.folder)
         self.runner, self.scratch = runner, scratch
+        self.memory_limit = facts.machine.resources.memory_total
         own = [scratch, self.out, self.folder, self.source]
         if self.dropins is not None:
             own.append(self.dropins)
