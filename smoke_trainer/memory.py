@@ -55,7 +55,12 @@ class PeakMemory:
         `explained`: bytes of the model, its moments and cached images.
         """
         if not self._cuda:
-            give_back()
+            # glibc keeps freed blocks of up to 32 MiB, more or fewer of them by how threads happened to meet (mallopt(3)), which
+            # is no growth of anything: resident memory of one and the same training went up and down by 30 MiB. Other C
+            # libraries have no such call.
+            if sys.platform.startswith("linux"):
+                with contextlib.suppress(OSError, AttributeError):  # musl
+                    ctypes.CDLL(None).malloc_trim(0)
             held = resident()
             if held is None:
                 return {}
@@ -86,18 +91,6 @@ class PeakMemory:
             cuda = CudaMemory(peaks["train"], peaks["eval"], used_share=self._used_share, spill=self.spill)
         peak = max(self._host.values()) or None
         return Memory(peak, host=host, growth=growth(self._unexplained), cuda=cuda)
-
-
-def give_back() -> None:
-    """Have the C library return to the system what it holds of freed tensors, which is no growth of anything.
-
-    glibc keeps freed blocks of up to 32 MiB, more or fewer of them by how threads happened to meet (mallopt(3)): resident
-    memory of one and the same training went up and down by 30 MiB. Other C libraries have no such call.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    with contextlib.suppress(OSError, AttributeError):  # musl
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def growth(samples: List[Tuple[int, int]]) -> Optional[MemoryGrowth]:
