@@ -11,14 +11,12 @@ from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
-from smoke_trainer.data.camera import Camera, Distortion, unsupported
+from smoke_trainer.data.camera import Array, Camera, Distortion, unsupported
 from smoke_trainer.data.files import content_of, is_file
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import Reconstruction, RegisteredImage
 from smoke_trainer.errors import Damage
 from smoke_trainer.ply import read_points
-
-Array = np.ndarray
 
 # Camera-to-world matrices have OpenGL axes here (y up, z back); ours have y down, z forward.
 FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
