@@ -289,5 +289,6 @@ Renderer = Union[GsplatRenderer, InriaRenderer]
 
 def make_renderer(name: str, device: torch.device, antialiasing: bool = False) -> Renderer:
     """The renderer of that name; raises RendererUnavailable for one that cannot run here."""
-    kinds = (TorchRenderer, GsplatRenderer, InriaRenderer)
-    return next(kind for kind in kinds if kind.kind == name)(device, antialiasing)
+    if name == "gsplat":
+        return GsplatRenderer(device, antialiasing)
+    return (TorchRenderer if name == "torch" else InriaRenderer)(device, antialiasing)
