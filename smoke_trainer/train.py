@@ -27,7 +27,7 @@ from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import GROUPS, Gaussians, gaussians_from_points, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.progress import Show, State
-from smoke_trainer.record import ImageQuality
+from smoke_trainer.record import ImageQuality, TrainingRecord
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 
 
@@ -238,7 +238,7 @@ def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, T
         yield view, rendered, image.over(background), image.mask
 
 
-def train(config: TrainConfig, progress: Show = lambda state: None) -> report.TrainingResult:
+def train(config: TrainConfig, progress: Show = lambda state: None) -> TrainingRecord:
     """Train to the end and write result.json, metrics.jsonl, the PLY and previews to `config.out`.
 
     The output of an earlier run is moved aside, unless this one resumes it. The first Ctrl-C writes a checkpoint. Errors

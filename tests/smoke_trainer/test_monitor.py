@@ -33,7 +33,7 @@ def test_a_line_of_metrics_is_json_and_progress_has_its_memory(tmp_path, monkeyp
 
 def test_evaluate_every_reports_heldout_psnr(short_run):
     states: list[State] = []
-    report = train(short_run(15, evaluate_every=5), states.append).record
+    report = train(short_run(15, evaluate_every=5), states.append)
     on_the_way = {state["iteration"]: state["heldout_psnr"] for state in states if "heldout_psnr" in state}
     assert set(on_the_way) == {5, 10, 15}
     assert on_the_way[10] > report.initial_heldout.psnr

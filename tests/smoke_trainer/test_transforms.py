@@ -93,7 +93,7 @@ def test_views_of_one_name_keep_their_own_camera(scene_folder, short_run):
     for view in (*run.scene.train, *run.scene.test):
         moved = run.camera(view).world_to_view[3, :3].tolist()
         assert moved == pytest.approx(view.world_to_camera[:3, 3].tolist(), abs=1e-5)
-    record = train(config).record
+    record = train(config)
     assert record.status == "ok", record
     assert len(record.split.train) == 8 and len(record.split.test) == 2
     assert not set(record.split.train) & set(record.split.test)
