@@ -15,7 +15,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from smoke_trainer.config import PAPER_ITERATIONS, Preset, TrainConfig, preset_for, scaled_to
+from smoke_trainer.config import PAPER_ITERATIONS, PRESETS, Preset, TrainConfig, scaled_to
 from smoke_trainer.data.find import BUDGET_REFINE_EVERY, FoundScene, layout_of, locate, survey
 from smoke_trainer.errors import EXIT_UNKNOWN, PackageMissing, SmokeTrainerError, UsageError, exit_code_of
 from smoke_trainer.progress import show_progress
@@ -52,7 +52,13 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
     # What the options do not say: the preset's run, or the paper's at the size that the scene is usually trained at.
     run = Preset(PAPER_ITERATIONS, TrainConfig.resolution, random_points=TrainConfig.random_points)
     if options.preset:
-        run = preset_for(folder.name, options.preset)
+        presets = PRESETS[options.preset]
+        if folder.name not in presets:
+            raise UsageError(
+                f"there is no {options.preset!r} preset for {folder.name!r}",
+                hint=f"give --iterations, or choose from: {', '.join(presets)}",
+            )
+        run = presets[folder.name]
     elif scene.public is not None:
         run = replace(run, resolution=scene.public.divisor)
     values = {**vars(run), "psnr_floor": None, "strategy": "default"}
@@ -158,8 +164,7 @@ def _print_json(event: Dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    if hasattr(
-        signal, "SIGPIPE"
-    ):  # not on Windows: end without a word where the reader has gone (`... | head`)
+    # end without a word where the reader has gone (`... | head`); Windows has no such signal
+    if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

@@ -58,7 +58,6 @@ def save(run: Run) -> None:
         ),
     }
     path = run.config.out / "checkpoint.pt"
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     torch.save(payload, partial)
     partial.replace(path)

@@ -98,8 +98,8 @@ def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQua
         opacity_resets=sum(line["opacity_reset"] for line in lines),
         sh_degree=run.model.sh_degree,
         memory=memory,
-        phases=rounded(monitor.phases),
-        seconds=rounded(run.seconds),
+        phases={name: round(value, 3) for name, value in monitor.phases.items()},
+        seconds={name: round(value, 3) for name, value in run.seconds.items()},
         ply=ply_check,
     )
     _write_json(run.config.out, record)
@@ -195,11 +195,6 @@ def hardware(device: torch.device) -> TrainingMachine:
     about, name = torch.cuda.get_device_properties(device), torch.cuda.get_device_name(device)
     integrated = bool(about.is_integrated) if hasattr(about, "is_integrated") else None
     return replace(machine, gpu=name, gpu_memory=about.total_memory, gpu_integrated=integrated)
-
-
-def rounded(seconds: Dict[str, float]) -> Dict[str, Any]:
-    """To milliseconds."""
-    return {name: round(value, 3) for name, value in seconds.items()}
 
 
 @torch.no_grad()

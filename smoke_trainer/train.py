@@ -329,10 +329,6 @@ def _interrupt() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         requested.set()
 
-    # Python lets only the main thread handle signals; elsewhere nothing changes.
-    if threading.current_thread() is not threading.main_thread():
-        yield requested
-        return
     previous = signal.signal(signal.SIGINT, handle)
     try:
         yield requested
