@@ -69,18 +69,6 @@ def test_vertices_that_no_memory_has(form: str, count: str, tmp_path: Path) -> N
         ply.read_points(path)
 
 
-def test_ascii(tmp_path: Path) -> None:
-    path = tmp_path / "points.ply"
-    rows = np.arange(30, dtype=np.float32).reshape(10, 3) * 1.5
-    text = "\n".join(" ".join(map(str, row)) for row in rows)
-    head = "ply\nformat ascii 1.0\nelement vertex 10\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
-    path.write_text(head + text)
-    assert (ply.read_points(path).xyz == rows).all()
-    path.write_text(head + text.replace("16.5", "x" * 2000))
-    with pytest.raises(SceneError, match="not numbers"):
-        ply.read_points(path)
-
-
 def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_LINE", 100)
     (tmp_path / "images.txt").write_text("x" * 101)

@@ -234,9 +234,8 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
     assert requested["Ks"][0, 0, 2].item() == view.camera.cx
     assert torch.equal(requested["colors"], splats.shs[:, :4])  # degree 1: four of the sixteen
     assert torch.equal(requested["opacities"], splats.opacities[:, 0])
-    assert torch.equal(requested["quats"], splats.rotations) and torch.equal(
-        requested["scales"], splats.scales
-    )
+    assert torch.equal(requested["quats"], splats.rotations)
+    assert torch.equal(requested["scales"], splats.scales)
     assert requested["size"] == (view.camera.width, view.camera.height) and requested["sh_degree"] == 1
     assert (requested["near_plane"], requested["eps2d"], requested["packed"]) == (0.2, 0.3, False)
     drawn.means2d.retain_grad()  # as a strategy does before the backward pass
