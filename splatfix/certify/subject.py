@@ -98,12 +98,8 @@ class Subject(Struct, kw_only=True):
 
     def judged(self, scene: str, training: Training) -> SceneRun:
         """Return what came of a training, with its pictures and its log as paths in the report."""
-        record, limit = training.record, self.memory_limit
-        record = dataclasses.replace(
-            record,
-            memory=dataclasses.replace(record.memory, limit=limit),
-            machine=dataclasses.replace(record.machine, memory=limit),
-        )
+        memory = dataclasses.replace(training.record.memory, limit=self.memory_limit)
+        record = dataclasses.replace(training.record, memory=memory)
         training = replace(training, record=record)
         pictures = sorted((self.out / scene).glob("renders/**/*.png"))[:MAX_IMAGES]
         return SceneRun(
