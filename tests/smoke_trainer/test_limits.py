@@ -4,7 +4,6 @@ import resource
 import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
