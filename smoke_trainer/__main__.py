@@ -111,7 +111,7 @@ def _train_data(options: argparse.Namespace) -> int:
     scenes, skipped = survey(options.data)
     for name, reason in skipped:
         if options.json_progress:
-            _print_json({"event": "skipped", "scene": name, "reason": reason})
+            sys.stdout.write(json.dumps({"event": "skipped", "scene": name, "reason": reason}) + "\n")
         else:
             sys.stderr.write(f"skipping {name}: {reason}\n")
     code = 0
@@ -144,7 +144,8 @@ def _train_one(config: TrainConfig) -> TrainingRecord:
         ) from None
     record = train(config, show_progress(config.json_progress))
     if config.json_progress:
-        _print_json({"event": "end", "status": record.status, "result": str(config.out / "result.json")})
+        end = {"event": "end", "status": record.status, "result": str(config.out / "result.json")}
+        sys.stdout.write(json.dumps(end) + "\n")
     if record.error is not None:
         return record
     before = record.initial_heldout or record.heldout
@@ -157,10 +158,6 @@ def _train_one(config: TrainConfig) -> TrainingRecord:
     if record.status == "interrupted":
         sys.stderr.write(f"continue with --resume {config.out / 'checkpoint.pt'}\n")
     return record
-
-
-def _print_json(event: Dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(event) + "\n")
 
 
 if __name__ == "__main__":
