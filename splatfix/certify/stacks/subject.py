@@ -202,11 +202,11 @@ class StackSubject(Subject, kw_only=True):
             script = self.folder / self.script
             raise SplatfixError.of("certify.no-length", script=script, checkout=self.folder)
         self.runner, self.scratch = runner, scratch
-        self.memory_limit = facts.machine.resources.memory_total
         own = [scratch, self.out, self.folder, self.source]
         if self.dropins is not None:
             own.append(self.dropins)
         self.loaded = LoadedFiles(facts, scratch / "loaded", own)
+        self.memory_limit = facts.machine.resources.memory_total
         copy = copy_scene(self.scene, scratch / self.scene.name)
         arguments = ["--source_path", str(copy), "--model_path", str(self.model)]
         for name, setting in short_schedule().items():
