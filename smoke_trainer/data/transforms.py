@@ -39,8 +39,11 @@ def read_transforms(root: Path, layout: str) -> Reconstruction:
     notes: List[str] = []
     for name, held_out in files.items():
         path = root / name
+        content = content_of(path)
+        if len(content) > MAX_JSON:
+            raise Damage(path, f"has more than {MAX_JSON} bytes")
         try:
-            document = json.loads(bytes(content_of(path, MAX_JSON)).decode())
+            document = json.loads(bytes(content).decode())
             frames = [ChainMap(dict(frame), document) for frame in document["frames"]]
         except (ValueError, RecursionError, KeyError, TypeError):
             raise Damage(path, "is no JSON with a list of frames") from None
