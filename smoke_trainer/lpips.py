@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -32,10 +32,10 @@ EPSILON = 1e-10
 
 
 class Lpips(NamedTuple):
-    """The network's weights, by their names in both files."""
+    """VGG-16's weights by their names, and one weight per channel [C, 1, 1] of each stage."""
 
     kernels: Dict[str, Tensor]
-    linear: Dict[str, Tensor]
+    linear: List[Tensor]
 
     @torch.no_grad()
     def __call__(self, one: Tensor, two: Tensor) -> float:
@@ -50,7 +50,7 @@ class Lpips(NamedTuple):
                 kernel, bias = (self.kernels[f"features.{index}.{kind}"] for kind in ("weight", "bias"))
                 pair = F.relu(F.conv2d(pair, kernel, bias, padding=1))
             unit = pair / (pair.square().sum(dim=1, keepdim=True).sqrt() + EPSILON)
-            weighted = (unit[0] - unit[1]).square() * self.linear[f"lin{number}.model.1.weight"][0]
+            weighted = (unit[0] - unit[1]).square() * self.linear[number]
             distance += float(weighted.sum(dim=0).mean())
         return distance
 
@@ -65,10 +65,11 @@ def find_lpips(device: torch.device, smallest_side: int) -> Tuple[Optional[Lpips
     try:
         # on the CPU first: the file has VGG-16's classifier too, nine tenths of it
         weights = [torch.load(path, map_location="cpu", weights_only=True) for path in (network, linear)]
+        kernels = {name: rows.to(device) for name, rows in weights[0].items() if name.startswith("features.")}
+        layers = [weights[1][f"lin{number}.model.1.weight"][0].to(device) for number in range(len(STAGES))]
     except Exception as error:  # noqa: BLE001  (torch.load raises many kinds for a damaged file)
         return None, f"not measured: {network} or {linear} cannot be read ({type(error).__name__})"
-    kernels = {name: rows.to(device) for name, rows in weights[0].items() if name.startswith("features.")}
-    return Lpips(kernels, {name: rows.to(device) for name, rows in weights[1].items()}), ""
+    return Lpips(kernels, layers), ""
 
 
 def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
