@@ -13,15 +13,13 @@ import signal
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
-from smoke_trainer.config import PAPER_ITERATIONS, Preset, TrainConfig, preset_for, scaled_to
+from smoke_trainer.config import PAPER_ITERATIONS, PRESETS, Preset, TrainConfig, scaled_to
 from smoke_trainer.data.find import BUDGET_REFINE_EVERY, FoundScene, layout_of, locate, survey
-from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, PackageMissing, SmokeTrainerError, UsageError
+from smoke_trainer.errors import EXIT_UNKNOWN, PackageMissing, SmokeTrainerError, UsageError, exit_code_of
 from smoke_trainer.progress import show_progress
-
-if TYPE_CHECKING:
-    from smoke_trainer.report import TrainingResult
+from smoke_trainer.record import TrainingRecord
 
 # By name, as argparse takes them, with the `least` value of some.
 OPTIONS: Dict[str, Dict[str, Any]] = json.loads(
@@ -54,7 +52,13 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
     # What the options do not say: the preset's run, or the paper's at the size that the scene is usually trained at.
     run = Preset(PAPER_ITERATIONS, TrainConfig.resolution, random_points=TrainConfig.random_points)
     if options.preset:
-        run = preset_for(folder.name, options.preset)
+        presets = PRESETS[options.preset]
+        if folder.name not in presets:
+            raise UsageError(
+                f"there is no {options.preset!r} preset for {folder.name!r}",
+                hint=f"give --iterations, or choose from: {', '.join(presets)}",
+            )
+        run = presets[folder.name]
     elif scene.public is not None:
         run = replace(run, resolution=scene.public.divisor)
     values = {**vars(run), "psnr_floor": None, "strategy": "default"}
@@ -90,10 +94,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 raise UsageError(f"{name} must be at least {row['least']}")
         if options.list or options.scene is None:
             return _train_data(options)
-        return _train_one(config_from(options)).exit_code
+        return exit_code_of(_train_one(config_from(options)).status)
     except SmokeTrainerError as error:
         sys.stderr.write(f"{error}\n")
-        return error.exit_code
+        return exit_code_of(error.code)
     except KeyboardInterrupt as stop:
         advice = f"continue with --resume {stop}" if stop.args else "no checkpoint was written"
         sys.stderr.write(f"interrupted; {advice}\n")
@@ -107,10 +111,10 @@ def _train_data(options: argparse.Namespace) -> int:
     scenes, skipped = survey(options.data)
     for name, reason in skipped:
         if options.json_progress:
-            _print_json({"event": "skipped", "scene": name, "reason": reason})
+            sys.stdout.write(json.dumps({"event": "skipped", "scene": name, "reason": reason}) + "\n")
         else:
             sys.stderr.write(f"skipping {name}: {reason}\n")
-    code = EXIT_OK
+    code = 0
     for scene in scenes:
         if options.list:
             dataset = scene.public.dataset if scene.public else "-"
@@ -118,14 +122,14 @@ def _train_data(options: argparse.Namespace) -> int:
             continue
         scene_options = argparse.Namespace(**vars(options))
         scene_options.scene, scene_options.out = scene.name, options.out / scene.name
-        result = _train_one(config_from(scene_options))
-        code = max(code, result.exit_code)
-        if result.record.status == "interrupted":
+        status = _train_one(config_from(scene_options)).status
+        code = max(code, exit_code_of(status))
+        if status == "interrupted":
             break
     return code
 
 
-def _train_one(config: TrainConfig) -> TrainingResult:
+def _train_one(config: TrainConfig) -> TrainingRecord:
     # OpenMP threads that spin while they wait starve each other where another process shares the cores; measured on
     # two busy cores: below 0.6 iterations a second spinning, 5 to 15 sleeping. Must be set before torch loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -138,13 +142,12 @@ def _train_one(config: TrainConfig) -> TrainingResult:
             f"use the Python of that environment, or run: {sys.executable} -m pip install torch numpy Pillow; "
             "`splatfix diagnose` finds why one that is installed does not load",
         ) from None
-    result = train(config, show_progress(config.json_progress))
-    record = result.record
+    record = train(config, show_progress(config.json_progress))
     if config.json_progress:
-        _print_json({"event": "end", "status": record.status, "result": str(config.out / "result.json")})
-    if result.error is not None:
-        sys.stderr.write(f"{result.error}\n")
-        return result
+        end = {"event": "end", "status": record.status, "result": str(config.out / "result.json")}
+        sys.stdout.write(json.dumps(end) + "\n")
+    if record.error is not None:
+        return record
     before = record.initial_heldout or record.heldout
     counts = record.gaussians
     sys.stderr.write(
@@ -154,16 +157,11 @@ def _train_one(config: TrainConfig) -> TrainingResult:
     )
     if record.status == "interrupted":
         sys.stderr.write(f"continue with --resume {config.out / 'checkpoint.pt'}\n")
-    return result
-
-
-def _print_json(event: Dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(event) + "\n")
+    return record
 
 
 if __name__ == "__main__":
-    if hasattr(
-        signal, "SIGPIPE"
-    ):  # not on Windows: end without a word where the reader has gone (`... | head`)
+    # end without a word where the reader has gone (`... | head`); Windows has no such signal
+    if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

@@ -27,21 +27,18 @@ from splatfix.kernels.native import needs_gpu
 def check_device(name: str) -> torch.device:
     """A torch device that exists here, or an error that says why not. A GPU has its index: before torch 2.5
     `mem_get_info` wants one."""
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"unknown device {name!r}", hint="choose cpu or cuda") from None
     counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    if device.type not in counts:
-        raise UsageError(f"cannot train on {name}", hint="choose cpu or cuda")
-    count, index = counts[device.type], device.index or 0
+    kind, _, number = name.partition(":")
+    if kind not in counts or not (number or "0").isdecimal():
+        raise UsageError(f"unknown device {name!r}", hint="choose cpu or cuda")
+    count, index = counts[kind], int(number or 0)
     if index >= count:
         raise RendererUnavailable(
             f"--device {name} is not available: this torch, built for CUDA {torch.version.cuda}, finds {count} of that kind",
             "nothing ran; the CPU is never used in its place",
             "run `splatfix diagnose`, or use --device cpu",
         )
-    return torch.device("cuda", index) if device.type == "cuda" else device
+    return torch.device(kind, index) if kind == "cuda" else torch.device(kind)
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:

@@ -58,7 +58,6 @@ def save(run: Run) -> None:
         ),
     }
     path = run.config.out / "checkpoint.pt"
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     torch.save(payload, partial)
     partial.replace(path)
@@ -68,7 +67,19 @@ def resume(run: Run, path: Path) -> None:
     """Continue from a checkpoint; raises SceneError if it is damaged or belongs to another run."""
     payload = read_checkpoint(path, run.device)
     rest = payload["rest"]
-    _check_belongs(payload, run, path)
+    differs = []
+    if payload["params"]["f_rest"].shape[1:] != run.model.params["f_rest"].shape[1:]:
+        differs.append("another --sh-degree")
+    if rest["train_views"] != [view.name for view in run.scene.train]:
+        differs.append("other training views")
+    if rest["iteration"] > run.config.iterations:
+        differs.append(f"{rest['iteration']} iterations, more than --iterations")
+    if differs:
+        raise SceneError(
+            f"{path} was written by another run: it has {', '.join(differs)}",
+            "what it holds does not fit, or nothing is left to train",
+            "resume with the scene and the options of that run",
+        )
     run.model = Gaussians(payload["params"], run.model.max_sh_degree, run.config.lrs)
     run.model.sh_degree = rest["sh_degree"]
     adam = run.model.optimizer
@@ -80,20 +91,3 @@ def resume(run: Run, path: Path) -> None:
     run.remaining_views = rest["remaining_views"]
     run.initial_quality = ImageQuality(**rest["initial_quality"])
     run.monitor.begin_with(rest["history"])
-
-
-def _check_belongs(payload: Dict[str, Any], run: Run, path: Path) -> None:
-    """Raise SceneError for a checkpoint of another SH degree, another scene or a longer run, which would train nothing."""
-    differs = []
-    if payload["params"]["f_rest"].shape[1:] != run.model.params["f_rest"].shape[1:]:
-        differs.append("another --sh-degree")
-    if payload["rest"]["train_views"] != [view.name for view in run.scene.train]:
-        differs.append("other training views")
-    if payload["rest"]["iteration"] > run.config.iterations:
-        differs.append(f"{payload['rest']['iteration']} iterations, more than --iterations")
-    if differs:
-        raise SceneError(
-            f"{path} was written by another run: it has {', '.join(differs)}",
-            "what it holds does not fit, or nothing is left to train",
-            "resume with the scene and the options of that run",
-        )

@@ -7,8 +7,6 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Dict, Optional
 
-from smoke_trainer.errors import UsageError
-
 # The reference implementation trains this long; its densification and decay times are counts of these iterations.
 PAPER_ITERATIONS = 30_000
 # Opacity climbs from its reset value to one half in about 90 steps of Adam at the rate of 0.05.
@@ -90,28 +88,13 @@ class TrainConfig:
     antialiasing: bool = False
     lrs: LearningRates = field(default_factory=LearningRates)
     densify: DensifyConfig = field(default_factory=DensifyConfig)
-    cache_mb: int = 2048  # of decoded images
     checkpoint_every: int = 0  # 0: never
     resume: Optional[Path] = None
     evaluate_every: int = 0  # 0: only before and after training
     json_progress: bool = False
-    tensorboard: bool = False
     preset: Optional[str] = None
     stop_after: int = 0  # end there as a run of `iterations` would go on; 0: at its end
     psnr_floor: Optional[float] = None  # dB that the preset is known to exceed
-
-
-def _for_method(config: TrainConfig) -> TrainConfig:
-    """The run with what its strategy and background change in the published defaults."""
-    if config.strategy == "mcmc":
-        return replace(
-            config,
-            initial_opacity=0.5,
-            initial_scale=0.1,
-            lrs=replace(config.lrs, opacity=0.05),
-            densify=replace(config.densify, refine_stop_iter=25_000),
-        )
-    return replace(config, densify=replace(config.densify, reset_at_start=config.background == "white"))
 
 
 def scaled_to(config: TrainConfig) -> TrainConfig:
@@ -126,8 +109,11 @@ def scaled_to(config: TrainConfig) -> TrainConfig:
 
     Opacity is reset only if RECOVERY iterations or half of the run are left, so that none ends faint.
     """
-    config = _for_method(config)
-    total, usual = config.iterations, config.densify
+    total, usual = config.iterations, replace(config.densify, reset_at_start=config.background == "white")
+    if config.strategy == "mcmc":
+        usual = replace(config.densify, refine_stop_iter=25_000)
+        lrs = replace(config.lrs, opacity=0.05)
+        config = replace(config, initial_opacity=0.5, initial_scale=0.1, lrs=lrs)
     stop = min(usual.refine_stop_iter, total)
     latest_reset = total - min(RECOVERY, total // 2)
     short = shortness(total)
@@ -258,14 +244,3 @@ PRESETS: Dict[str, Dict[str, Preset]] = {
         "plaza": Preset(300, -1, psnr_floor=22.6),
     },
 }
-
-
-def preset_for(scene: str, preset: str) -> Preset:
-    """The preset of a sample scene, or a usage error that lists the scenes it covers."""
-    scenes = PRESETS[preset]
-    if scene not in scenes:
-        raise UsageError(
-            f"there is no {preset!r} preset for {scene!r}",
-            hint=f"give --iterations, or choose from: {', '.join(scenes)}",
-        )
-    return scenes[scene]

@@ -11,7 +11,7 @@ a boolean tensor [P].
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, Sequence, Tuple, Type, Union
 
 import torch
@@ -46,6 +46,7 @@ class DensifyEvent:
     opacity_reset: bool = False
 
 
+@dataclass
 class DefaultStrategy:
     """The paper's adaptive density control (Kerbl et al. 2023, section 5), of which the other strategies change some.
 
@@ -61,14 +62,11 @@ class DefaultStrategy:
     `generator`, on the CPU, so that a run repeats on any device. `extent` is the scene's, in world units.
     """
 
-    def __init__(
-        self, config: DensifyConfig, extent: float, initial_count: int, generator: torch.Generator
-    ) -> None:
-        self.config = config
-        self.extent = extent
-        self.initial_count = initial_count
-        self.generator = generator
-        self.state: Dict[str, Tensor] = {}
+    config: DensifyConfig
+    extent: float
+    initial_count: int
+    generator: torch.Generator
+    state: State = field(default_factory=dict)
 
     def regularization(self, model: Gaussians) -> Union[Tensor, float]:
         """A scalar to add to the loss."""
@@ -168,20 +166,16 @@ class BudgetStrategy(DefaultStrategy):
         return int(self.initial_count + (self.final_count - self.initial_count) * progress * (2.0 - progress))
 
     def _grow(self, iteration: int, model: Gaussians) -> Tuple[int, int]:
-        score = self._score(model)
+        grad2d = self.average_grad2d()
+        radius = self.state["radii"] / self.state["radii"].max().clamp_min(1.0)
+        score = grad2d / grad2d.mean().clamp_min(1e-12) + model.opacities().detach()[:, 0] + radius
+        score = torch.where(grad2d >= self.config.grow_grad2d, score, torch.zeros_like(score))
         count = min(max(0, self.target(iteration) - len(model)), int((score > 0).sum()))
         mask = torch.zeros(len(model), dtype=torch.bool, device=model.device)
         if count > 0:
             picks = torch.multinomial(score.cpu(), count, generator=self.generator)
             mask[picks.to(model.device)] = True
         return self.clone_or_split(model, mask)
-
-    def _score(self, model: Gaussians) -> Tensor:
-        """[P], zero below the gradient threshold."""
-        grad2d = self.average_grad2d()
-        radius = self.state["radii"] / self.state["radii"].max().clamp_min(1.0)
-        score = grad2d / grad2d.mean().clamp_min(1e-12) + model.opacities().detach()[:, 0] + radius
-        return torch.where(grad2d >= self.config.grow_grad2d, score, torch.zeros_like(score))
 
 
 class McmcStrategy(DefaultStrategy):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-EXIT_OK = 0
-EXIT_FAILURE = 1  # training ran and something is wrong
-EXIT_USAGE = 2  # the command or its arguments are wrong
 EXIT_UNKNOWN = 3  # no answer is possible (the renderer cannot run here, the scene cannot be read)
 
 CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
+
+
+def exit_code_of(status: str) -> int:
+    """By how a run ended, or an error's code: 1 where training ran and something is wrong, 2 where the command or its
+    arguments are wrong."""
+    return {"ok": 0, "failed": 1, "training-failed": 1, "wrong-usage": 2}.get(status, EXIT_UNKNOWN)
 
 
 class SmokeTrainerError(Exception):
     """Base of all errors that end a run with a message instead of a traceback."""
 
     code = ""
-    exit_code = EXIT_UNKNOWN
 
     def __init__(self, message: str, note: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -35,7 +37,6 @@ class UsageError(SmokeTrainerError):
     """An argument is wrong."""
 
     code = "wrong-usage"
-    exit_code = EXIT_USAGE
 
 
 class SceneError(SmokeTrainerError):
@@ -78,4 +79,3 @@ class TrainingFailed(SmokeTrainerError):
     """Training started and broke: a loss that is not a number, no Gaussians left, a renderer that failed."""
 
     code = "training-failed"
-    exit_code = EXIT_FAILURE

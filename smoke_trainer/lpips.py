@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-NOT_FOUND = "not measured: weights not found"
 NETWORK_FILE = "vgg16-397923af.pth"
 # The linear layers inside other packages: (package, path below its folder).
 LINEAR_FILES = (
@@ -33,9 +32,9 @@ EPSILON = 1e-10
 
 
 class Lpips(NamedTuple):
-    """The network's weights: (kernel, bias) per convolution of each stage, and one weight per channel of each stage."""
+    """VGG-16's weights by their names, and one weight per channel [C, 1, 1] of each stage."""
 
-    stages: List[List[Tuple[Tensor, Tensor]]]
+    kernels: Dict[str, Tensor]
     linear: List[Tensor]
 
     @torch.no_grad()
@@ -44,14 +43,15 @@ class Lpips(NamedTuple):
         pair = torch.stack([one, two])
         pair = (pair - pair.new_tensor(SHIFT)[:, None, None]) / pair.new_tensor(SCALE)[:, None, None]
         distance = 0.0
-        for number, (convolutions, weights) in enumerate(zip(self.stages, self.linear)):
+        for number, indices in enumerate(STAGES):
             if number:
                 pair = F.max_pool2d(pair, 2)
-            for kernel, bias in convolutions:
+            for index in indices:
+                kernel, bias = (self.kernels[f"features.{index}.{kind}"] for kind in ("weight", "bias"))
                 pair = F.relu(F.conv2d(pair, kernel, bias, padding=1))
             unit = pair / (pair.square().sum(dim=1, keepdim=True).sqrt() + EPSILON)
-            difference = (unit[0] - unit[1]).square()
-            distance += float((difference * weights[:, None, None]).sum(dim=0).mean())
+            weighted = (unit[0] - unit[1]).square() * self.linear[number]
+            distance += float(weighted.sum(dim=0).mean())
         return distance
 
 
@@ -59,13 +59,17 @@ def find_lpips(device: torch.device, smallest_side: int) -> Tuple[Optional[Lpips
     """The metric, or None and the reason why it is not measured."""
     network, linear = find_weights()
     if network is None or linear is None:
-        return None, NOT_FOUND
+        return None, "not measured: weights not found"
     if smallest_side < SMALLEST_SIDE:
         return None, f"not measured: the images are smaller than {SMALLEST_SIDE} pixels"
     try:
-        return read_weights(network, linear, device), ""
+        # on the CPU first: the file has VGG-16's classifier too, nine tenths of it
+        weights = [torch.load(path, map_location="cpu", weights_only=True) for path in (network, linear)]
+        kernels = {name: rows.to(device) for name, rows in weights[0].items() if name.startswith("features.")}
+        layers = [weights[1][f"lin{number}.model.1.weight"][0].to(device) for number in range(len(STAGES))]
     except Exception as error:  # noqa: BLE001  (torch.load raises many kinds for a damaged file)
         return None, f"not measured: {network} or {linear} cannot be read ({type(error).__name__})"
+    return Lpips(kernels, layers), ""
 
 
 def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
@@ -78,18 +82,3 @@ def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
             linear += [Path(folder) / inside for folder in spec.submodule_search_locations or ()]
     found = [next(filter(Path.is_file, paths), None) for paths in (network, linear)]
     return found[0], found[1]
-
-
-def read_weights(network: Path, linear: Path, device: torch.device) -> Lpips:
-    """Read both files without executing code in them."""
-    # on the CPU first: the file has VGG-16's classifier too, nine tenths of it
-    kernels: Dict[str, Any] = torch.load(network, map_location="cpu", weights_only=True)
-    layers: Dict[str, Any] = torch.load(linear, map_location="cpu", weights_only=True)
-    stages = []
-    for indices in STAGES:
-        names = [f"features.{index}" for index in indices]
-        stages.append(
-            [(kernels[f"{name}.weight"].to(device), kernels[f"{name}.bias"].to(device)) for name in names]
-        )
-    weights = [layers[f"lin{number}.model.1.weight"].reshape(-1).to(device) for number in range(len(STAGES))]
-    return Lpips(stages, weights)

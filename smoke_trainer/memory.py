@@ -55,7 +55,12 @@ class PeakMemory:
         `explained`: bytes of the model, its moments and cached images.
         """
         if not self._cuda:
-            give_back()
+            # glibc keeps freed blocks of up to 32 MiB, more or fewer of them by how threads happened to meet (mallopt(3)), which
+            # is no growth of anything: resident memory of one and the same training went up and down by 30 MiB. Other C
+            # libraries have no such call.
+            if sys.platform.startswith("linux"):
+                with contextlib.suppress(OSError, AttributeError):  # musl
+                    ctypes.CDLL(None).malloc_trim(0)
             held = resident()
             if held is None:
                 return {}
@@ -84,19 +89,8 @@ class PeakMemory:
         if self._cuda:
             peaks = self._peaks
             cuda = CudaMemory(peaks["train"], peaks["eval"], used_share=self._used_share, spill=self.spill)
-        return Memory(max(self._host.values()) or None, memory_limit(), host, growth(self._unexplained), cuda)
-
-
-def give_back() -> None:
-    """Have the C library return to the system what it holds of freed tensors, which is no growth of anything.
-
-    glibc keeps freed blocks of up to 32 MiB, more or fewer of them by how threads happened to meet (mallopt(3)): resident
-    memory of one and the same training went up and down by 30 MiB. Other C libraries have no such call.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    with contextlib.suppress(OSError, AttributeError):  # musl
-        ctypes.CDLL(None).malloc_trim(0)
+        peak = max(self._host.values()) or None
+        return Memory(peak, host=host, growth=growth(self._unexplained), cuda=cuda)
 
 
 def growth(samples: List[Tuple[int, int]]) -> Optional[MemoryGrowth]:
@@ -152,31 +146,3 @@ def peak_rss() -> Optional[int]:
     if sys.platform != "darwin":  # macOS counts in bytes, others in KiB: getrusage(2) of both
         peak *= 1024
     return int(peak)
-
-
-def memory_limit(root: Path = Path("/")) -> Optional[int]:
-    """Bytes that this process may use: the machine's, or less where its control group or one above that has a limit.
-
-    What splatfix.facts.machine.resources tells of a machine; the trainer is staged without that, and a test compares them.
-    """
-    if not hasattr(os, "sysconf"):
-        return None
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    mount, name = root / "sys/fs/cgroup", "memory.max"
-    if not (mount / "cgroup.controllers").exists():  # version 1
-        mount, name = mount / "memory", "memory.limit_in_bytes"
-    group = ""
-    with contextlib.suppress(OSError):  # no control groups
-        for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-            controllers, _, path = line.partition(":")[2].partition(":")
-            # version 2 has one hierarchy, without names of controllers
-            ours = not controllers
-            if mount.name == "memory":
-                ours = "memory" in controllers.split(",")
-            if ours:
-                group = path
-    parts = [part for part in group.split("/") if part not in ("", "..")]
-    for depth in range(len(parts) + 1):
-        with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
-            total = min(total, int(mount.joinpath(*parts[:depth], name).read_text(encoding="ascii")))
-    return int(total)

@@ -73,7 +73,11 @@ class Gaussians:
 
 
 def make_adam(params: Dict[str, Tensor], lrs: LearningRates) -> Tuple[torch.optim.Adam, str]:
-    """One Adam over six named groups, and the name of the engine it runs on ("fused" where this torch has it)."""
+    """One Adam over six named groups, and the name of the engine it runs on: "fused" where this torch has it for the device.
+
+    That is told by one step of a single number: torch 1.13's constructor accepts `fused=True` on the CPU, and the first step
+    fails.
+    """
     groups = []
     for name in GROUPS:
         # that of positions decays, and is set anew before each step
@@ -81,24 +85,14 @@ def make_adam(params: Dict[str, Tensor], lrs: LearningRates) -> Tuple[torch.opti
         groups.append({"params": [params[name]], "name": name, "lr": lr})
     options: Dict[str, Any] = {"lr": 0.0, "eps": 1e-15}
     device = params["xyz"].device
-    if fused_adam_works(device):
-        return torch.optim.Adam(groups, fused=True, **options), "fused"
-    engine = "foreach" if device.type == "cuda" else "for-loop"  # torch's own choice
-    return torch.optim.Adam(groups, **options), engine
-
-
-def fused_adam_works(device: torch.device) -> bool:
-    """Tell whether this torch has a fused Adam for the device, by one step of a single number.
-
-    Asking the constructor is not enough: torch 1.13 accepts `fused=True` on the CPU and fails at the first step.
-    """
     number = torch.ones(1, device=device, requires_grad=True)
     number.grad = torch.ones_like(number)
     try:
         torch.optim.Adam([number], fused=True).step()
     except (RuntimeError, TypeError):  # no kernel for this device; no such argument
-        return False
-    return True
+        engine = "foreach" if device.type == "cuda" else "for-loop"  # torch's own choice
+        return torch.optim.Adam(groups, **options), engine
+    return torch.optim.Adam(groups, fused=True, **options), "fused"
 
 
 def gaussians_from_points(

@@ -1,4 +1,4 @@
-"""Times, losses, gradient norms and counts of every iteration, to metrics.jsonl and TensorBoard.
+"""Times, losses, gradient norms and counts of every iteration, to metrics.jsonl.
 
 Nothing here synchronises a GPU inside an iteration: scalars stay on the device and times are CUDA events until a few
 iterations are written at once.
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from smoke_trainer.backends import to_device
 from smoke_trainer.densify import DensifyEvent
-from smoke_trainer.errors import CPU_HINT, TrainingFailed, UsageError
+from smoke_trainer.errors import CPU_HINT, TrainingFailed
 from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
@@ -47,10 +47,9 @@ def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
 class Monitor:
     """Records every iteration and keeps what the report needs."""
 
-    def __init__(self, out: Path, device: torch.device, tensorboard: bool = False) -> None:
-        self.marks: List[
-            Tuple[str, Any]
-        ] = []  # moments of this iteration: by the clock on a CPU, events on a GPU
+    def __init__(self, out: Path, device: torch.device) -> None:
+        # moments of this iteration: by the clock on a CPU, events on a GPU
+        self.marks: List[Tuple[str, Any]] = []
         self.memory = PeakMemory(device)
         self.updates = UpdateCheck()
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
@@ -61,9 +60,6 @@ class Monitor:
         # Of each iteration not written yet: its line so far, losses and norms on the device, and the marks of its timer.
         self._pending: List[Tuple[Dict[str, Any], Loss, Dict[str, Tensor], List[Tuple[str, Any]]]] = []
         self._explained = 0
-        self._board: Any = None
-        if tensorboard:
-            self._board = _summary_writer(out / "tensorboard")
         self._file = (out / "metrics.jsonl").open("a+", encoding="utf-8")
 
     def start(self) -> None:
@@ -164,7 +160,8 @@ class Monitor:
                 ms={name: round(value, 3) for name, value in milliseconds.items()},
                 **memory,
             )
-            self._write(line)
+            self._file.write(json.dumps(line) + "\n")
+            self.latest = {name: line[name] for name in ("loss", "psnr", "vram_allocated_gb") if name in line}
         if (held := resident()) is not None:
             self.latest["rss_gb"] = round(held / GIB, 3)
         self._file.flush()
@@ -176,23 +173,10 @@ class Monitor:
                 CPU_HINT,
             )
 
-    def _write(self, line: Dict[str, Any]) -> None:
-        """Write one iteration to metrics.jsonl, its numbers to TensorBoard, and what progress tells to `latest`."""
-        self._file.write(json.dumps(line) + "\n")
-        self.latest = {name: line[name] for name in ("loss", "psnr", "vram_allocated_gb") if name in line}
-        if self._board is None:
-            return
-        for group, series in {"train": line, "gradients": line["gradients"], "ms": line["ms"]}.items():
-            for name, value in series.items():
-                if isinstance(value, (int, float)) and name != "iteration":
-                    self._board.add_scalar(f"{group}/{name}", value, line["iteration"])
-
     def close(self) -> None:
-        """Close the files. On a full disk the rest stays unwritten; the run has reported that already."""
+        """Close the file. On a full disk the rest stays unwritten; the run has reported that already."""
         with contextlib.suppress(OSError):
             self._file.close()
-        if self._board is not None:
-            self._board.close()
 
 
 def _json_number(value: float) -> Optional[float]:
@@ -200,16 +184,3 @@ def _json_number(value: float) -> Optional[float]:
     if not math.isfinite(value):
         return None
     return value
-
-
-def _summary_writer(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-
-        return SummaryWriter(str(folder))  # type: ignore[no-untyped-call, unused-ignore]
-    except (ImportError, RuntimeError) as error:  # it is not installed; its thread is one too many
-        raise UsageError(
-            f"--tensorboard cannot write its files: {type(error).__name__}: {error}",
-            "torch writes event files by the package tensorboard, in a thread",
-            "pip install tensorboard, or omit the option: metrics.jsonl holds the same series",
-        ) from None

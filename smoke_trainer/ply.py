@@ -8,11 +8,10 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
+from smoke_trainer.data.camera import Array
 from smoke_trainer.data.files import Content, content_of
 from smoke_trainer.data.scene import PointCloud
 from smoke_trainer.errors import Damage
-
-Array = np.ndarray
 
 _TYPES = {
     **dict.fromkeys(("char", "int8"), "i1"),

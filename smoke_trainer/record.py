@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Union
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Of result.json: a field that changes its meaning, or goes, changes this."""
 
 
@@ -66,12 +66,11 @@ class Implementation:
 
 @dataclass(frozen=True)
 class TrainingMachine:
-    """What it ran on; memory in bytes."""
+    """What it ran on; memory of the GPU in bytes."""
 
     cpu: Optional[str] = None
     cores: Optional[int] = None
     threads: Optional[int] = None
-    memory: Optional[int] = None
     gpu: Optional[str] = None
     gpu_memory: Optional[int] = None
     gpu_integrated: Optional[bool] = None
@@ -198,7 +197,7 @@ class Memory:
     rss: Optional[int] = None
     """The peak of resident memory."""
     limit: Optional[int] = None
-    """What the process may use."""
+    """What the process may use, as certify found it."""
     host: Optional[HostPeaks] = None
     """None where the system does not tell the phases apart."""
     growth: Optional[MemoryGrowth] = None

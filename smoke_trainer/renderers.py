@@ -14,7 +14,7 @@ import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple, Union
+from typing import Any, Dict, FrozenSet, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -193,11 +193,6 @@ class GsplatRenderer(Part):
         return RenderOutput(colors[0].permute(2, 0, 1), radii.reshape(-1), meta["means2d"], to_ndc)
 
 
-def variant_of(fields: Tuple[str, ...]) -> str:
-    """Which package has settings with these fields."""
-    return next(name for own, name in VARIANTS if own <= set(fields))
-
-
 class InriaRenderer(Part):
     """The installed package named `diff_gaussian_rasterization`. Nine packages share that name.
 
@@ -217,7 +212,8 @@ class InriaRenderer(Part):
         hint = "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch"
         engine = engine_of(self.module, device, hint)
         # no variant tells its version
-        super().__init__(self.module, variant_of(self._fields), engine, self._module.GaussianRasterizer)
+        variant = next(name for own, name in VARIANTS if own <= set(self._fields))
+        super().__init__(self.module, variant, engine, self._module.GaussianRasterizer)
         if antialiasing and "antialiasing" not in self._fields:
             raise RendererUnavailable(
                 f"the installed {MODULE} ({self.version}) has no antialiasing",
@@ -284,21 +280,15 @@ class TorchRenderer(InriaRenderer):
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
         super().__init__(device, antialiasing)
         self.version = splatfix.__version__
-
-    def _settings(self, camera: RenderCamera, splats: Splats, background: Tensor) -> Any:
-        # its other fields, which are for the variants that it stands in for, have defaults of their own
-        shared = reference_settings(camera, splats, background, self._antialiasing)
-        return rasterizer.GaussianRasterizationSettings(**shared)
+        # the others are for the variants that it stands in for, and have defaults
+        self._fields = self._fields[: self._fields.index("antialiasing") + 1]
 
 
 Renderer = Union[GsplatRenderer, InriaRenderer]
-RENDERERS: Dict[str, Callable[[torch.device, bool], Renderer]] = {
-    "torch": TorchRenderer,
-    "gsplat": GsplatRenderer,
-    "inria": InriaRenderer,
-}
 
 
 def make_renderer(name: str, device: torch.device, antialiasing: bool = False) -> Renderer:
-    """The renderer of that name, one of RENDERERS; raises RendererUnavailable for one that cannot run here."""
-    return RENDERERS[name](device, antialiasing)
+    """The renderer of that name; raises RendererUnavailable for one that cannot run here."""
+    if name == "gsplat":
+        return GsplatRenderer(device, antialiasing)
+    return (TorchRenderer if name == "torch" else InriaRenderer)(device, antialiasing)

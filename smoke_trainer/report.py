@@ -9,7 +9,8 @@ import math
 import os
 import platform
 import statistics
-from dataclasses import asdict, dataclass, fields, replace
+import sys
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
@@ -21,8 +22,7 @@ from torch import Tensor
 from smoke_trainer import __version__, ply
 from smoke_trainer.backends import Part
 from smoke_trainer.config import TrainConfig
-from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.memory import memory_limit
+from smoke_trainer.errors import SmokeTrainerError, TrainingFailed
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.record import (
     Config,
@@ -40,37 +40,14 @@ from smoke_trainer.record import (
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
-EXIT_CODES = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN, "failed": EXIT_FAILURE}
-"""Of a run that trained, by its status."""
 # What a run writes to its folder.
-OUTPUTS = (
-    "result.json",
-    "metrics.jsonl",
-    "checkpoint.pt",
-    "point_cloud",
-    "renders",
-    "thumbnails",
-    "tensorboard",
-)
+OUTPUTS = ("result.json", "metrics.jsonl", "checkpoint.pt", "point_cloud", "renders", "thumbnails")
 SMOOTHED_OVER = 10  # iterations at either end, of which the loss is averaged
 THUMBNAIL = 640
 """Pixels. Of pictures that are wider, a smaller copy is kept too."""
 # Largest difference of a pixel between the model and its PLY, which holds the same float32 numbers; CUDA kernels may
 # sum in another order.
 PLY_TOLERANCE_CPU, PLY_TOLERANCE_CUDA = 1e-6, 1e-3
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """How a run ended: what result.json holds, the exit code of the command, and the error that ended it."""
-
-    record: TrainingRecord
-    exit_code: int
-    error: Optional[SmokeTrainerError] = None
-
-    @property
-    def status(self) -> str:
-        return self.record.status
 
 
 def move_aside(out: Path) -> None:
@@ -85,7 +62,7 @@ def move_aside(out: Path) -> None:
         path.rename(kept / path.name)
 
 
-def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQuality) -> TrainingResult:
+def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQuality) -> TrainingRecord:
     """Write the PLY and result.json of a run that trained, with the quality of held-out and of training views; a PLY that
     renders differently is a failure."""
     ply_check, is_same = write_ply(run)
@@ -121,12 +98,12 @@ def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQua
         opacity_resets=sum(line["opacity_reset"] for line in lines),
         sh_degree=run.model.sh_degree,
         memory=memory,
-        phases=rounded(monitor.phases),
-        seconds=rounded(run.seconds),
+        phases={name: round(value, 3) for name, value in monitor.phases.items()},
+        seconds={name: round(value, 3) for name, value in run.seconds.items()},
         ply=ply_check,
     )
     _write_json(run.config.out, record)
-    return TrainingResult(record, EXIT_CODES[status])
+    return record
 
 
 def _mean(lines: List[Dict[str, Any]]) -> Optional[float]:
@@ -150,11 +127,10 @@ def _gradients(lines: List[Dict[str, Any]], group: str) -> GroupGradients:
 
 def write_error(
     config: TrainConfig, error: SmokeTrainerError, traceback: Optional[str] = None
-) -> TrainingResult:
-    """Write a result.json with the error instead of a result."""
-    status = error.code
-    if error.exit_code == EXIT_FAILURE:
-        status = "failed"
+) -> TrainingRecord:
+    """Write a result.json with the error instead of a result, and say it."""
+    sys.stderr.write(f"{error}\n")
+    status = "failed" if isinstance(error, TrainingFailed) else error.code
     record = TrainingRecord(
         scene=config.scene,
         config=config_summary(config),
@@ -162,10 +138,9 @@ def write_error(
         error=TrainerError(error.code, error.message, error.note, error.hint, traceback),
         versions=versions(),
     )
-    # If even this cannot be written, the caller still has the report, and prints it.
     with contextlib.suppress(OSError):
         _write_json(config.out, record)
-    return TrainingResult(record, error.exit_code, error)
+    return record
 
 
 def run_setup(run: Run) -> Dict[str, Any]:
@@ -214,17 +189,12 @@ def hardware(device: torch.device) -> TrainingMachine:
             if line.startswith("model name"):
                 cpu = line.partition(":")[2].strip()
                 break
-    machine = TrainingMachine(cpu, cores, torch.get_num_threads(), memory_limit())
+    machine = TrainingMachine(cpu, cores, torch.get_num_threads())
     if device.type != "cuda":
         return machine
     about, name = torch.cuda.get_device_properties(device), torch.cuda.get_device_name(device)
     integrated = bool(about.is_integrated) if hasattr(about, "is_integrated") else None
     return replace(machine, gpu=name, gpu_memory=about.total_memory, gpu_integrated=integrated)
-
-
-def rounded(seconds: Dict[str, float]) -> Dict[str, Any]:
-    """To milliseconds."""
-    return {name: round(value, 3) for name, value in seconds.items()}
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import GROUPS, Gaussians, gaussians_from_points, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.progress import Show, State
-from smoke_trainer.record import ImageQuality
+from smoke_trainer.record import ImageQuality, TrainingRecord
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 
 
@@ -161,13 +161,13 @@ def prepare(config: TrainConfig) -> Run:
         config=config,
         device=device,
         scene=scene,
-        images=ImageStore(device, config.cache_mb << 20),
+        images=ImageStore(device),
         model=model,
         renderer=renderer,
         ssim=ssim,
         knn=knn,
         strategy=strategy,
-        monitor=Monitor(config.out, device, config.tensorboard),
+        monitor=Monitor(config.out, device),
     )
     if config.resume is not None:
         checkpoint.resume(run, config.resume)
@@ -238,7 +238,7 @@ def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, T
         yield view, rendered, image.over(background), image.mask
 
 
-def train(config: TrainConfig, progress: Show = lambda state: None) -> report.TrainingResult:
+def train(config: TrainConfig, progress: Show = lambda state: None) -> TrainingRecord:
     """Train to the end and write result.json, metrics.jsonl, the PLY and previews to `config.out`.
 
     The output of an earlier run is moved aside, unless this one resumes it. The first Ctrl-C writes a checkpoint. Errors
@@ -329,10 +329,6 @@ def _interrupt() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         requested.set()
 
-    # Python lets only the main thread handle signals; elsewhere nothing changes.
-    if threading.current_thread() is not threading.main_thread():
-        yield requested
-        return
     previous = signal.signal(signal.SIGINT, handle)
     try:
         yield requested

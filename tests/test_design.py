@@ -91,9 +91,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "binaries": {"msgspec"},
     "knowledge": {"packaging", "fastjsonschema", "msgspec"},
     "kernels": {"torch", "scipy", "triton"},
-    "smoke_trainer": {
-        *("torch", "numpy", "PIL", "splatfix", "gsplat", "diff_gaussian_rasterization", "tensorboard", "rich")
-    },
+    "smoke_trainer": {"torch", "numpy", "PIL", "splatfix", "gsplat", "diff_gaussian_rasterization"},
 }
 # At module level these may import less: engines and extras are looked for inside functions.
 TOP_LEVEL: dict[str, set[str]] = {

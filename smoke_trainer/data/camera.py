@@ -11,6 +11,7 @@ import numpy as np
 
 from smoke_trainer.errors import SceneError
 
+Array = np.ndarray
 MAX_SIDE = 100_000  # pixels; a larger image means that the numbers are not what they seem
 WIDEST_FIELD = 1000.0  # image size in focal lengths: 179.8 degrees, which no pinhole has
 
@@ -59,9 +60,6 @@ class Camera:
     def pinhole(self, factor: float) -> Camera:
         """The pinhole of the same grid, with a focal length `factor` times as long."""
         return Camera(self.width, self.height, self.fx * factor, self.fy * factor, self.cx, self.cy)
-
-
-Array = np.ndarray
 
 
 def unsupported(path: Path, model: object) -> SceneError:

@@ -9,12 +9,10 @@ from typing import Dict, List, Sequence
 import numpy as np
 
 from smoke_trainer.data import colmap_files as rows
-from smoke_trainer.data.camera import Camera, Distortion, unsupported
+from smoke_trainer.data.camera import Array, Camera, Distortion, unsupported
 from smoke_trainer.data.files import is_file
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import Damage, SceneError
-
-Array = np.ndarray
 
 # Name: number of parameters. The rest need COLMAP's own undistorter.
 PARAMETERS = dict(rows.MODELS[number] for number in range(5))

@@ -14,23 +14,17 @@ Content = Union[bytes, mmap.mmap]
 MAX_LINE = 16 << 20  # all keypoints of one image are one line
 
 
-def content_of(path: Path, most: int = 0) -> Content:
+def content_of(path: Path) -> Content:
     """A file's bytes, mapped rather than copied: of some there are gigabytes.
-
-    Args:
-        most: the largest size in bytes; 0: any, for readers that look at no more than they need.
 
     Raises:
         OSError: it is not there, or may not be read.
-        Damage: it is no regular file, or larger than that.
+        Damage: it is no regular file.
     """
     if os.path.exists(path) and not is_file(path):  # noqa: PTH110
         raise Damage(path, "is not a file: a folder, a pipe or a device is in its place")
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if most and size > most:
-            raise Damage(path, f"has more than {most} bytes")
-        if not size:  # nothing can be mapped
+        if not os.fstat(file.fileno()).st_size:  # nothing can be mapped
             return b""
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 

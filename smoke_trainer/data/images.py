@@ -21,9 +21,8 @@ from smoke_trainer.backends import to_device
 from smoke_trainer.data.camera import Camera, source_positions
 from smoke_trainer.data.files import content_of
 from smoke_trainer.data.scene import View
-from smoke_trainer.errors import Damage, SceneError
+from smoke_trainer.errors import Damage
 
-MAX_PIXELS = 64_000_000  # of one image as it is decoded: 8000 x 8000, 256 MB
 # Pillow 9.1 moved the filters into an enumeration; the numbers are the same in every version.
 BICUBIC = 3  # as the reference implementation resizes its photos
 # What cameras and dataset tools write. Pillow knows dozens more; one of them hands the file to another program.
@@ -47,13 +46,14 @@ class GroundTruth:
 
 @contextmanager
 def _image(path: Path) -> Iterator[Image.Image]:
-    """An image whose header was read; raises SceneError for what is none, in the `with` block as well."""
+    """An image whose header was read; raises Damage for what is none, in the `with` block as well, and for more pixels than
+    Pillow allows (179 million)."""
     try:
         file: Any = content_of(path)
         if isinstance(file, bytes):  # of an empty file; the others are mapped, and can be read from
             file = io.BytesIO(file)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about many pixels: there is a limit of our own
+            warnings.simplefilter("ignore")  # about half as many
             with Image.open(file, formats=FORMATS) as image:
                 yield image
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
@@ -71,30 +71,12 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
     """An image file at (width, height), resized where it has another size: uint8 [C, H, W] with C = 3 or 4.
 
     A JPEG is decoded whole and then resized: what its decoder skips on the way to a smaller size leaves aliases, which
-    are then trained on (34 dB from the resized photo at 376 of 1024 pixels). Raises SceneError also for more than
-    MAX_PIXELS, before they are decoded.
+    are then trained on (34 dB from the resized photo at 376 of 1024 pixels).
     """
     with _image(path) as image:
-        # on the way from more than 8 bits to 8 they take 64
-        most = MAX_PIXELS
-        if image.mode.startswith("I"):
-            most //= 4
-        if image.width * image.height > most:
-            # a JPEG can be decoded at a half, quarter or eighth of its size
-            image.draft("RGB", (2 * size[0], 2 * size[1]))
-        if image.width * image.height > most:
-            raise SceneError(
-                f"{path} has more than {most // 1_000_000} million pixels ({image.width} x {image.height})",
-                "that is the most that is decoded",
-                "scale the images down: copies in images_2, images_4 or images_8 are preferred to those in images",
-            )
         pixels = image
         if image.mode == "F":
-            raise SceneError(
-                f"{path} has floating-point values",
-                "their range is unknown",
-                "convert the images to 8 or 16 bits",
-            )
+            raise ValueError("its values are floating-point numbers, whose range is unknown")
         if image.mode.startswith("I"):  # gray of 16 bits, which Pillow would clip to white
             pixels = Image.fromarray((np.asarray(image).clip(0, 65535) / 257.0).round().astype(np.uint8))
         has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info

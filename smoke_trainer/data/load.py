@@ -24,7 +24,6 @@ PREPARED = (8, 4, 2)  # folders images_8, images_4, images_2 beside images: the 
 WIDEST = 1600
 # Side of the cube of random points where cameras stand in one place: any size above what renderers cull as too near.
 AROUND_ONE_PLACE = 10.0
-MAX_TRAINED = 32_000_000  # pixels of one image
 LARGEST_FACTOR = 8  # --resolution up to this is a divisor; anything larger is a width in pixels
 
 
@@ -126,12 +125,6 @@ def _view(image: RegisteredImage, files: List[Path], resolution: int) -> View:
     # Never enlarge: a scene that only has small copies trains at their size.
     scale = min(1.0, target / width)
     width, height = max(1, round(width * scale)), max(1, round(height * scale))
-    if width * height > MAX_TRAINED:
-        raise SceneError(
-            f"{path} has more than {MAX_TRAINED // 1_000_000} million pixels to train on ({width} x {height})",
-            "that is a gigabyte on its way through the renderer",
-            f"train on a smaller size, such as --resolution {LARGEST_FACTOR}",
-        )
     source = image.camera.resized(width, height)
     return View(image.name, path, pinhole_for(source), source, image.world_to_camera, image.mask)
 

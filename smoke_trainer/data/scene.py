@@ -10,10 +10,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from smoke_trainer.data.camera import Camera
+from smoke_trainer.data.camera import Array, Camera
 from smoke_trainer.data.files import content_of
-
-Array = np.ndarray
 
 ONE_PLACE = 1e-6  # of the distance of the points: cameras spread no further stand in one place
 

@@ -11,14 +11,12 @@ from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
-from smoke_trainer.data.camera import Camera, Distortion, unsupported
+from smoke_trainer.data.camera import Array, Camera, Distortion, unsupported
 from smoke_trainer.data.files import content_of, is_file
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import Reconstruction, RegisteredImage
 from smoke_trainer.errors import Damage
 from smoke_trainer.ply import read_points
-
-Array = np.ndarray
 
 # Camera-to-world matrices have OpenGL axes here (y up, z back); ours have y down, z forward.
 FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
@@ -41,8 +39,11 @@ def read_transforms(root: Path, layout: str) -> Reconstruction:
     notes: List[str] = []
     for name, held_out in files.items():
         path = root / name
+        content = content_of(path)
+        if len(content) > MAX_JSON:
+            raise Damage(path, f"has more than {MAX_JSON} bytes")
         try:
-            document = json.loads(bytes(content_of(path, MAX_JSON)).decode())
+            document = json.loads(bytes(content).decode())
             frames = [ChainMap(dict(frame), document) for frame in document["frames"]]
         except (ValueError, RecursionError, KeyError, TypeError):
             raise Damage(path, "is no JSON with a list of frames") from None

@@ -28,8 +28,8 @@ def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dic
         if machine.cpu:
             cores, threads = counted(machine.cores or 0, "core"), counted(machine.threads or 0, "thread")
             environment["CPU"] = f"{machine.cpu}, {cores}, {threads}"
-        if machine.memory:
-            environment["memory"] = f"{machine.memory / 2**30:.1f} GiB"
+        if run.record.memory.limit:
+            environment["memory"] = f"{run.record.memory.limit / 2**30:.1f} GiB"
         for part, ran in run.record.implementations.items():
             environment[part] = " ".join(filter(None, (ran.name, ran.version, ran.engine)))
     return environment

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from smoke_trainer.data.find import PUBLIC_SCENES, survey
-from smoke_trainer.errors import SmokeTrainerError
+from smoke_trainer.errors import SmokeTrainerError, exit_code_of
 from splatfix.certify.advice import sentence
 from splatfix.certify.model import Skipped
 from splatfix.core.errors import Exit, SplatfixError
@@ -102,7 +102,7 @@ def data_suite(
     except SmokeTrainerError as error:
         what, meaning = sentence(error.message), sentence(error.note)
         todo = (say(sentence(error.hint)),) if error.hint else ()
-        code, exit_code = error.code, Exit(error.exit_code)
+        code, exit_code = error.code, Exit(exit_code_of(error.code))
         raise SplatfixError(code, what, meaning=meaning, todo=todo, exit_code=exit_code) from error
     skipped = dict(without)
     if every_public:

@@ -1,5 +1,6 @@
 """What is certified, resolved from a request for one machine: splatfix's own trainer on a suite of scenes, and how it runs."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ class Subject(Struct, kw_only=True):
     """What its processes loaded; None where none is started."""
     not_run: str = ""
     """Why no scene is trained."""
+    memory_limit: int | None = None
+    """Bytes that its processes may use."""
     extensions: tuple[str, ...] = ()
     """Top-level modules that a checkout calls, which alone are judged."""
     baseline: Certificate | None = None
@@ -95,12 +98,15 @@ class Subject(Struct, kw_only=True):
 
     def judged(self, scene: str, training: Training) -> SceneRun:
         """Return what came of a training, with its pictures and its log as paths in the report."""
+        memory = dataclasses.replace(training.record.memory, limit=self.memory_limit)
+        record = dataclasses.replace(training.record, memory=memory)
+        training = replace(training, record=record)
         pictures = sorted((self.out / scene).glob("renders/**/*.png"))[:MAX_IMAGES]
         return SceneRun(
             scene=scene,
             criteria=judge(training),
             seconds=round(training.done.seconds, 1),
-            record=training.record,
+            record=record,
             images=tuple(path.relative_to(self.out).as_posix() for path in pictures),
             log=f"{scene}/{TRAINING_LOG}",
             unreadable=training.unreadable,
@@ -157,6 +163,7 @@ class SmokeSubject(Subject, kw_only=True):
             SplatfixError: ``environment-not-ready`` or ``no-gpu`` (exit code 3), ``not-our-folder`` (2), ``cannot-write``.
         """
         self.runner, self.scratch, level = runner, scratch, self.request.level
+        self.memory_limit = facts.machine.resources.memory_total
         progress("environment", {})
         obstacle = packages_obstacle(facts, self.python, NEEDS[level or FULL])
         if level == 1 and not obstacle:

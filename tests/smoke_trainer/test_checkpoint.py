@@ -39,14 +39,14 @@ def test_one_of_another_run_is_refused(short_run, written, edit, changes, messag
     payload["rest"] = json.dumps({**json.loads(payload["rest"]), **edit})
     torch.save(payload, written)
     options = {"iterations": 11, **changes}
-    assert message in train(short_run(out="other", resume=written, **options)).record.error.message
+    assert message in train(short_run(out="other", resume=written, **options)).error.message
 
 
 @pytest.mark.parametrize("length", [0, 100, -200])
 def test_one_that_is_cut_short_is_refused(short_run, written, length):
     path = written.with_name("cut.pt")
     path.write_bytes(written.read_bytes()[:length])
-    record = train(short_run(11, out="resumed", resume=path)).record
+    record = train(short_run(11, out="resumed", resume=path))
     assert record.status == "unreadable-scene", record.error
     assert str(path) in record.error.message and "\n" not in record.error.message
     assert record.error.traceback is None

@@ -57,7 +57,7 @@ def test_every_sample_has_a_standard_preset_with_a_floor():
 )
 def test_a_preset_exceeds_its_floor(preset, scene, tmp_path):
     arguments = [scene, "--preset", preset, "--seed", "7", "--out", str(tmp_path / scene)]
-    record = train(config_from(parser().parse_args(arguments))).record
+    record = train(config_from(parser().parse_args(arguments)))
     assert record.heldout.psnr > config.PRESETS[preset][scene].psnr_floor
     if preset == "quick":
         assert record.heldout.psnr > record.initial_heldout.psnr + 6.0

@@ -149,12 +149,9 @@ def test_default_clones_small_splits_large_and_prunes_faint():
 @pytest.mark.parametrize(
     ("large", "changes", "counts"),
     [
-        ((1,), {"grow_below3d": 0.4}, (5, 0)),  # larger ones stay as they are
-        (
-            (3, 4, 5),
-            {"grow_below3d": 1e-6, "grow_scale3d": 1e-6},
-            (0, 3),
-        ),  # the smaller half grows below any limit
+        # larger ones stay as they are, the smaller half grows below any limit
+        ((1,), {"grow_below3d": 0.4}, (5, 0)),
+        ((3, 4, 5), {"grow_below3d": 1e-6, "grow_scale3d": 1e-6}, (0, 3)),
     ],
 )
 def test_a_limit_of_size_stops_the_larger_half(large, changes, counts):

@@ -149,7 +149,7 @@ def test_speed_leaves_the_warm_up_out(short_run: ShortRun, monkeypatch: pytest.M
         step(run, iteration)
 
     monkeypatch.setattr(training, "train_step", slow_at_first)
-    record = train(short_run(WARM_UP + 5)).record
+    record = train(short_run(WARM_UP + 5))
     seconds = record.seconds
     assert seconds["warm_up"] >= 0.3
     expected = 5 / (seconds["train"] - seconds["warm_up"])

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from smoke_trainer.data import images
 from smoke_trainer.data.camera import Camera, Distortion, distort_points, pinhole_for, source_positions
 from smoke_trainer.data.images import ImageStore, decode
 from smoke_trainer.data.load import load_scene
@@ -95,14 +94,6 @@ def test_a_jpeg_is_resized_from_all_its_pixels(tmp_path):
     assert (decode(tmp_path / "noise.jpg", (36, 24)).permute(1, 2, 0).numpy() == target).all()
 
 
-def test_a_jpeg_beyond_the_limit_is_decoded_smaller(tmp_path, monkeypatch):
-    Image.new("RGB", (640, 480), (10, 200, 30)).save(tmp_path / "large.jpg")
-    monkeypatch.setattr(images, "MAX_PIXELS", 320 * 240)
-    assert decode(tmp_path / "large.jpg", (64, 48)).shape == (3, 48, 64)
-    with pytest.raises(SceneError, match="640 x 480"):
-        decode(tmp_path / "large.jpg", (320, 240))
-
-
 def test_16_bit_gray_is_scaled_not_clipped(tmp_path):
     ramp = np.arange(256, dtype=np.uint16).repeat(4).reshape(8, 128) * 257
     Image.fromarray(ramp).save(tmp_path / "short.png")
@@ -115,9 +106,10 @@ def test_16_bit_gray_is_scaled_not_clipped(tmp_path):
 
 def test_numbers_without_a_known_white_are_refused(tmp_path):
     Image.fromarray(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)).save(tmp_path / "a.tiff")
-    with pytest.raises(SceneError, match=r"a\.tiff has floating-point values") as caught:
+    with pytest.raises(
+        SceneError, match=r"a\.tiff cannot be read as an image: its values are floating-point"
+    ):
         decode(tmp_path / "a.tiff", (8, 8))
-    assert "8 or 16 bits" in caught.value.hint
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "CMYK", "LA", "1"])

@@ -4,18 +4,15 @@ import resource
 import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from smoke_trainer import ply
 from smoke_trainer.data import colmap, files, images
 from smoke_trainer.data.colmap_files import read_cameras, read_images, read_points
-from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.transforms import read_transforms
 from smoke_trainer.errors import SceneError
 from tests.hostile.bad_files import bad_files
-from tests.smoke_trainer.tiny import SCENES
 
 COLMAP = {
     "cameras": lambda path: [colmap.camera_from_parameters(*row[1:5], path) for row in read_cameras(path)],
@@ -71,18 +68,6 @@ def test_vertices_that_no_memory_has(form: str, count: str, tmp_path: Path) -> N
         ply.read_points(path)
 
 
-def test_ascii(tmp_path: Path) -> None:
-    path = tmp_path / "points.ply"
-    rows = np.arange(30, dtype=np.float32).reshape(10, 3) * 1.5
-    text = "\n".join(" ".join(map(str, row)) for row in rows)
-    head = "ply\nformat ascii 1.0\nelement vertex 10\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
-    path.write_text(head + text)
-    assert (ply.read_points(path).xyz == rows).all()
-    path.write_text(head + text.replace("16.5", "x" * 2000))
-    with pytest.raises(SceneError, match="not numbers"):
-        ply.read_points(path)
-
-
 def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_LINE", 100)
     (tmp_path / "images.txt").write_text("x" * 101)
@@ -90,23 +75,11 @@ def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         READERS["images.txt"](tmp_path / "images.txt")
 
 
-@pytest.mark.parametrize(("mode", "side"), [("1", 12_000), ("P", 9_000), ("I;16", 4_500)])
-def test_images_of_many_pixels(mode: str, side: int, tmp_path: Path) -> None:
-    path = tmp_path / "a.png"
-    Image.new(mode, (side, side)).save(path)
-    before = peak()
-    assert images.image_size(path) == (side, side)
-    with pytest.raises(SceneError, match=rf"million pixels \({side} x {side}\)") as caught:
-        images.decode(path, (1600, 1600))
-    assert "scale the images down" in caught.value.hint and peak() - before < 50 << 20
-
-
-@pytest.mark.slow
-def test_images_as_large_as_may_be(tmp_path: Path) -> None:
-    Image.new("1", (8000, 8000), 1).save(tmp_path / "a.png")
-    before = peak()
-    assert images.decode(tmp_path / "a.png", (160, 160)).float().mean() == 255
-    assert peak() - before < 500 << 20
+def test_images_of_many_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("1", (16, 16)).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(SceneError, match=r"a\.png cannot be read as an image: Image size"):
+        images.image_size(tmp_path / "a.png")
 
 
 @pytest.mark.parametrize(
@@ -116,10 +89,3 @@ def test_no_image_is_handed_to_another_program(content: bytes, tmp_path: Path) -
     (tmp_path / "a.png").write_bytes(content)
     with pytest.raises(SceneError, match=r"a\.png cannot be read as an image"):
         images.decode(tmp_path / "a.png", (9, 9))
-
-
-def test_a_size_that_cannot_be_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smoke_trainer.data.load.MAX_TRAINED", 10)
-    with pytest.raises(SceneError, match="pixels to train on") as caught:
-        load_scene(str(SCENES / "colmap-binary"))
-    assert "--resolution" in caught.value.hint

@@ -123,7 +123,7 @@ def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_ru
     assert len(scene.train) == 1 and len(scene.points.xyz) == 5000
     distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
     assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1
-    record = train(short_run(5, scene=str(folder), random_points=2000)).record
+    record = train(short_run(5, scene=str(folder), random_points=2000))
     assert record.status == "ok" and record.gradients["xyz"].min > 0
 
 

@@ -92,10 +92,10 @@ def test_the_linear_layers_are_found_inside_a_package(no_weights, tmp_path, monk
 
 
 def test_the_report_has_it_or_says_why_not(no_weights, short_run):
-    heldout = train(short_run(3)).record.heldout
+    heldout = train(short_run(3)).heldout
     assert (heldout.lpips, heldout.lpips_note) == (None, "not measured: weights not found")
     store_weights(no_weights, no_weights / "vgg.pth")
-    record = train(short_run(3, out="with")).record
+    record = train(short_run(3, out="with"))
     assert record.heldout.lpips > 0.0 and record.heldout.lpips_note == ""
     assert record.initial_heldout.lpips is None
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from smoke_trainer.__main__ import config_from, main, parser
-from smoke_trainer.config import TrainConfig
 from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.data.load import SAMPLES
 from tests.tables import data
@@ -53,10 +52,6 @@ def test_errors_have_a_code_and_name_the_cause(
         assert document["error"]["code"] == code and document["error"]["hint"]
 
 
-def configured(*words: str) -> TrainConfig:
-    return config_from(parser().parse_args(list(words)))
-
-
 @pytest.mark.parametrize("out", ["file", "file/below"])
 def test_an_output_folder_that_cannot_be_is_said(out, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
@@ -82,7 +77,7 @@ def test_presets_and_public_scenes_have_their_own_and_explicit_options_win(comma
     for folder in ("360_v2/garden", "truck", "mine/shed"):
         (tmp_path / folder / "sparse").mkdir(parents=True)
     (tmp_path / "room" / "train").mkdir(parents=True)  # a folder of photos, not the scene of that name
-    config = configured(*command.replace("DATA", str(tmp_path)).split())
+    config = config_from(parser().parse_args(command.replace("DATA", str(tmp_path)).split()))
     values = {**vars(config.densify), **vars(config), "scene": config.scene.replace(str(tmp_path), "DATA")}
     values["psnr_floor"] = config.psnr_floor is not None
     assert {name: values[name] for name in expected} == expected
@@ -105,11 +100,8 @@ def test_data_trains_all_scenes_and_names_skipped_ones(scene_folder, tmp_path, c
     skipped = {row["scene"]: row["reason"] for row in printed if row["event"] == "skipped"}
     assert set(skipped) == set(PUBLIC_SCENES) - {"playroom", "stump"}
     assert skipped["garden"].startswith(f"not found in {tmp_path / 'data'}")
-    for name, requested in (
-        ("playroom", ("budget", 5.0)),
-        ("stump", ("budget", 15.0)),
-        ("mine", ("default", None)),
-    ):
+    asked = {"playroom": ("budget", 5.0), "stump": ("budget", 15.0), "mine": ("default", None)}
+    for name, requested in asked.items():
         document = json.loads((out / name / "result.json").read_text())
         assert (document["scene"], document["status"]) == (name, "ok")
         assert (document["config"]["strategy"], document["config"]["budget"]) == requested
@@ -127,12 +119,6 @@ def test_an_unreadable_scene_does_not_stop_the_others(scene_folder, tmp_path, ca
     assert "cameras.bin is empty" in capsys.readouterr().err
     for name, status in (("broken", "unreadable-scene"), ("sound", "ok")):
         assert json.loads((out / name / "result.json").read_text())["status"] == status
-
-
-def test_help_needs_no_torch():
-    code = "import sys; sys.modules['torch'] = None; import smoke_trainer.__main__ as m; m.main(['--help'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "--renderer" in done.stdout
 
 
 def test_it_runs_from_a_staged_copy_with_the_kernels_only(scene_folder, tmp_path):

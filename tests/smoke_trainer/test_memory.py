@@ -125,5 +125,5 @@ def test_recording_and_writing_are_a_phase(short_run: ShortRun, monkeypatch: pyt
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     take(Run, "held_bytes", 1.0)
     take(PeakMemory, "sample", 10.0)
-    record = train(short_run(25)).record
+    record = train(short_run(25))
     assert record.phases["record"] == record.seconds["train"] == 55.0

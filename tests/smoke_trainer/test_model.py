@@ -83,15 +83,9 @@ def test_sh_degree_rises_to_its_maximum_and_no_further():
 
 def test_every_group_has_its_own_rate_and_epsilon():
     groups = born().optimizer.param_groups
-    rates = {
-        "xyz": (1.6e-4, 1e-15),
-        "f_dc": (2.5e-3, 1e-15),
-        "f_rest": (1.25e-4, 1e-15),
-        "opacity": (0.025, 1e-15),
-        "scaling": (5e-3, 1e-15),
-        "rotation": (1e-3, 1e-15),
-    }
-    assert {group["name"]: (group["lr"], group["eps"]) for group in groups} == rates
+    rates = dict(zip(GROUPS, (1.6e-4, 2.5e-3, 1.25e-4, 0.025, 5e-3, 1e-3), strict=True))
+    assert {group["name"]: group["lr"] for group in groups} == rates
+    assert {group["eps"] for group in groups} == {1e-15}
 
 
 def test_positions_decay_log_linearly_with_the_extent():
@@ -107,9 +101,7 @@ def test_short_runs_compress_the_reference_schedule(tmp_path):
     for iterations in (20, 100, 150, 200, 500, 3000):
         config = scaled_to(TrainConfig("x", iterations, tmp_path))
         d = config.densify
-        rounds = [
-            i for i in range(1, d.refine_stop_iter) if i > d.refine_start_iter and i % d.refine_every == 0
-        ]
+        rounds = [i for i in range(d.refine_start_iter + 1, d.refine_stop_iter) if i % d.refine_every == 0]
         assert len(rounds) >= 2, iterations
         assert d.refine_stop_iter <= iterations
         resets = [i for i in range(1, d.reset_stop_iter) if i % d.reset_every == 0]
@@ -147,9 +139,8 @@ def test_a_short_run_of_few_views_grows_less(tmp_path):
 
     nine, few = fitted(500, 9), fitted(3000, 9)
     assert nine.densify.grow_grad2d == pytest.approx(2 * 5e-4)
-    assert (nine.densify.max_scale3d, nine.densify.grow_below3d) == pytest.approx(
-        (1.0, nine.densify.grow_scale3d)
-    )
+    assert nine.densify.max_scale3d == 1.0
+    assert nine.densify.grow_below3d == pytest.approx(nine.densify.grow_scale3d)
     rates = {total: fitted(total, 9).lrs.f_dc / LearningRates.f_dc for total in (200, 500, 1000, 3000, 7000)}
     assert rates == pytest.approx({200: math.sqrt(35), 500: 2.5, 1000: 1.25, 3000: 1.0, 7000: 1.0})
     assert fitted(500, 10).densify.grow_below3d == fitted(7000, 9).densify.grow_below3d == math.inf

@@ -73,6 +73,9 @@ def test_points_that_are_no_numbers_are_left_out(tmp_path):
     points = ply.read_points(tmp_path / "a.ply")
     assert points.xyz.tolist() == [[1, 2, 3]]
     assert points.rgb.tolist() == [[128, 128, 128]]
+    (tmp_path / "a.ply").write_text(HEAD.format(2) + "1 2 3\n4 words 6\n")
+    with pytest.raises(SceneError, match="not numbers"):
+        ply.read_points(tmp_path / "a.ply")
 
 
 def test_points_are_not_gaussians(tmp_path):

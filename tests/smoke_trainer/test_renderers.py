@@ -19,7 +19,7 @@ from smoke_trainer.backends import Part, engine_in_use
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
-from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer, variant_of
+from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer
 from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.kernels import nvrtc, rasterizer
 from splatfix.knowledge.stacks import variants
@@ -146,15 +146,15 @@ def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2
         ("dr_aa", (*B, "antialiasing"), (), 3),
         ("dr_aa", (*B, "antialiasing"), ("dc",), 3),
         ("taming-3dgs", (*B, "pixel_weights"), ("dc",), 13),
+        ("fastgs", (*B, "mult", "get_flag", "metric_map"), (), 2),
         ("mip-splatting", MIP, (), 2),
     ],
 )
 def test_each_variants_call_draws_the_same_splat(variant, fields, extra, arity, camera_and_view, monkeypatch):
-    assert variant_of(fields) == variant
-    assert variant_of((*B, "mult", "get_flag", "metric_map")) == "fastgs"
     camera, view = camera_and_view
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(fields, extra, arity))
     renderer = InriaRenderer(CPU, antialiasing=False)
+    assert renderer.version == variant
     target = np.linalg.inv(view.world_to_camera) @ np.array([0.1, 0.1, 2.0, 1.0])
     splats = splats_at(target[:3], 0.05, grad=True)
     drawn = renderer.render(camera, splats, torch.zeros(3))
@@ -234,9 +234,8 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
     assert requested["Ks"][0, 0, 2].item() == view.camera.cx
     assert torch.equal(requested["colors"], splats.shs[:, :4])  # degree 1: four of the sixteen
     assert torch.equal(requested["opacities"], splats.opacities[:, 0])
-    assert torch.equal(requested["quats"], splats.rotations) and torch.equal(
-        requested["scales"], splats.scales
-    )
+    assert torch.equal(requested["quats"], splats.rotations)
+    assert torch.equal(requested["scales"], splats.scales)
     assert requested["size"] == (view.camera.width, view.camera.height) and requested["sh_degree"] == 1
     assert (requested["near_plane"], requested["eps2d"], requested["packed"]) == (0.2, 0.3, False)
     drawn.means2d.retain_grad()  # as a strategy does before the backward pass

@@ -101,7 +101,7 @@ def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
         run.monitor.start()
         run.monitor.record(iteration, Loss(one, one, one, one), {}, count, DensifyEvent())
     run.seconds.update(iterations=2.0, train=1.0)
-    counts = report.write_result(run, "ok", evaluate(run), evaluate(run)).record.gaussians
+    counts = report.write_result(run, "ok", evaluate(run), evaluate(run)).gaussians
     assert counts.peak == 7000 > counts.final
 
 

@@ -206,6 +206,7 @@ class StackSubject(Subject, kw_only=True):
         if self.dropins is not None:
             own.append(self.dropins)
         self.loaded = LoadedFiles(facts, scratch / "loaded", own)
+        self.memory_limit = facts.machine.resources.memory_total
         copy = copy_scene(self.scene, scratch / self.scene.name)
         arguments = ["--source_path", str(copy), "--model_path", str(self.model)]
         for name, setting in short_schedule().items():

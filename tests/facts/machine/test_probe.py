@@ -1,9 +1,7 @@
 """The machine itself: libc, container, resources under control groups, adapters; probes side by side, under a limit."""
 
-import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -21,24 +19,6 @@ def test_resources(machine_of: MachineOf, files: dict[str, str], found: tuple[in
     """Under control groups of both versions, of which those above limit too."""
     given = resources.probe(machine_of(files={**TABLE["host"], **files}))
     assert (given.cores, given.memory_total, given.memory_available, given.swap_total) == found
-
-
-@pytest.mark.parametrize("files", TABLE["limits"])
-@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="sysconf(3)")
-def test_the_limit_of_the_trainer_is_the_one_that_a_diagnosis_finds(
-    files: dict[str, str], tmp_path: Path, machine_of: MachineOf
-) -> None:
-    """Two readers of the same files, because the trainer runs without splatfix."""
-    memory = pytest.importorskip("smoke_trainer.memory")
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if files and "memory/" not in "".join(files):
-        files = {**files, "sys/fs/cgroup/cgroup.controllers": "cpu memory\n"}
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-    known = {f"/{name}": content for name, content in files.items()}
-    known["/proc/meminfo"] = f"MemTotal: {total // 1024} kB\n"
-    assert memory.memory_limit(tmp_path) == resources.probe(machine_of(files=known)).memory_total
 
 
 def test_musl_is_told_from_glibc(machine_of: MachineOf) -> None:
