@@ -4,16 +4,15 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from smoke_trainer.record import Implementation
 from splatfix.certify import levels
 from splatfix.certify.baseline import compare
-from splatfix.certify.criteria.code import EXTENSIONS_BUILT, as_installed
+from splatfix.certify.criteria.code import EXTENSIONS_BUILT
 from splatfix.certify.criteria.criterion import Measure
 from splatfix.certify.environment import environment_of
-from splatfix.certify.loaded_files import LoadedCode
+from splatfix.certify.loaded_files import as_installed
 from splatfix.certify.model import (
     Certificate,
     Comparison,
@@ -22,7 +21,6 @@ from splatfix.certify.model import (
     Outcome,
     SceneRun,
     Skipped,
-    TestedStack,
     Verdict,
     reason_of,
     vagueness,
@@ -31,7 +29,8 @@ from splatfix.certify.prerequisites import idle_gpu
 from splatfix.certify.progress import title, words
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
-from splatfix.checks import check_named
+from splatfix.checks import check_named, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
 from splatfix.model import Facts, Finding, Status
@@ -44,48 +43,40 @@ _OUTCOMES = {
 """Of findings as criteria; any other failed."""
 
 
-class Measured(Struct, frozen=True):
-    """What a certification measured, or has measured so far."""
-
-    seconds: float = 0.0
-    finished: bool = True
-    """All was run that was to be run."""
-    runs: tuple[SceneRun, ...] = ()
-    not_run: str = ""
-    """Why no scene was trained."""
-    kernels: tuple[KernelCheck, ...] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of each source file of the trainer and its kernels."""
-    loaded: LoadedCode | None = None
-    """None where nothing ran, or it did not come to its end."""
-    stack: TestedStack | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """What it is valid for besides versions and hardware."""
-
-
 def write_certificate(
     subject: SmokeSubject | StackSubject,
     facts: Facts,
-    measured: Measured,
-    findings: Sequence[Finding],
-    built_elsewhere: Rung | None,
+    runs: tuple[SceneRun, ...],
+    *,
+    seconds: float = 0.0,
+    under_way: Mapping[str, Any] | None = None,
+    interrupted: bool = False,
 ) -> Certificate:
-    """Return the certificate of what was measured, never certified unless all was run; ``built_elsewhere`` is of GPUs that are
-    not here."""
-    runs, kernels, level = measured.runs, measured.kernels, subject.level
+    """Return the certificate of a prepared subject and the scenes that were run.
+
+    ``under_way`` is what runs now, with the trainer's last progress, as long as not all was run: nothing is certified then.
+    Such a run goes on, and its report is to be replaced, unless it was ``interrupted``.
+    """
+    device, level, kernels = subject.device, subject.level, subject.kernels
+    # judged for the GPU that trained; any other in the machine says nothing about it
+    findings = run_checks(make_context(facts, Goal(device="" if device == "cpu" else device)))
+    built_elsewhere = levels.built_for(facts, subject.request.targets, device)
     comparison = compare(runs, subject.baseline, subject.published)
-    proof = prove(subject, measured, findings, built_elsewhere, comparison)
+    not_all = subject.not_run
+    if under_way is not None:
+        not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
+    proof = prove(subject, runs, findings, built_elsewhere, comparison, not_all)
     diagnosis: list[Criterion] = []
-    if measured.loaded is not None:
-        diagnosis.append(as_installed(measured.loaded, subject.python))
+    if subject.loaded is not None and under_way is None:
+        diagnosis.append(as_installed(facts, subject.loaded, subject.own, subject.python))
     if runs and built_elsewhere:  # what is installed did not train: it stands apart from the levels
         measure = Measure(built_elsewhere.reached, built_elsewhere.shown_by)
         diagnosis.append(EXTENSIONS_BUILT.criterion(measure))
-    found = diagnosed(findings, subject.device) if level is not None else ()
+    found = diagnosed(findings, device) if level is not None else ()
     diagnosis += found
     reasons = failures(diagnosis, kernels, runs, proof)
+    left_open = [not_all] if not_all else levels.open_of(runs)
     # a certificate of a run level skips nothing of it
-    left_open = levels.open_of(runs)
     if level is not None:
         left_open += [reason_of(item) for item in found if item.outcome is Outcome.UNDETERMINED]
         left_open += [f"not measured: {item.implementation}" for item in kernels if item.native_not_measured]
@@ -94,32 +85,37 @@ def write_certificate(
     verdict = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
     if reasons:
         verdict = Verdict.NOT_CERTIFIED
-    elif left_open or not measured.finished:
+    elif left_open:
         verdict = Verdict.UNDETERMINED
-    not_run = subject.scenes if measured.not_run and measured.finished else ()
+    done = [run.scene for run in runs]
+    why = subject.not_run or "not trained to its end: the run did not come to its end"
+    not_done = [Skipped(scene, why) for scene in subject.scenes if scene not in done]
     made = Certificate(
         verdict=verdict,
         summary="",
         reasons=reasons,
         suite=subject.suite.name,
         renderer=subject.renderer,
-        device=subject.device,
+        device=device,
         proof=proof,
         kernels=kernels,
         scenes=runs,
-        environment={**environment_of(facts, runs, subject.device), **measured.environment},
+        environment={**environment_of(facts, runs, device), **subject.valid_for},
         repeat=subject.command,
         issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        seconds=measured.seconds,
-        skipped=(*(Skipped(scene, measured.not_run) for scene in not_run), *subject.suite.skipped),
-        sources=measured.sources,
+        seconds=seconds,
+        skipped=(*not_done, *subject.suite.skipped),
+        interrupted=interrupted,
+        sources=subject.sources,
         comparison=comparison,
+        unfinished=under_way is not None and not interrupted,
+        under_way=under_way or {},
         level=level,
         diagnosis=tuple(diagnosis),
-        stack=measured.stack,
+        stack=subject.tested,
     )
     summary = summarize(subject, made, left_open, built_elsewhere)
-    return replace(made, summary=f"{summary} {idle_gpu(facts, subject.device)}".rstrip())
+    return replace(made, summary=f"{summary} {idle_gpu(facts, device)}".rstrip())
 
 
 def summarize(
@@ -128,7 +124,7 @@ def summarize(
     left_open: Sequence[str],
     built_elsewhere: Rung | None,
 ) -> str:
-    """Sum up a certificate: an opening sentence, and named facts."""
+    """Sum up a certificate: how far it came, an opening sentence, and named facts."""
     told = {"Run": levels.RUN_LEVELS.get(made.level or 0, "")}
     told["Levels reached"] = ", ".join(rung.name.value for rung in made.proof if rung.reached) or "none"
     told["Left open"] = "; ".join(left_open)
@@ -144,18 +140,28 @@ def summarize(
     if made.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
         verdict = "passed"  # of a run level without training nothing is called certified
     sentences = [f"{subject.title} on {where}: {verdict}."]
-    return " ".join([*sentences, *(f"{name}: {value}." for name, value in told.items() if value)])
+    sentences += [f"{name}: {value}." for name, value in told.items() if value]
+    if now := made.under_way:
+        place = [title(now["where"], now), words(now, left=False)]
+        after = f"after {len(made.scenes)} of {counted(now['scenes'], 'scene')}, in {' at '.join(filter(None, place))}."
+        if made.interrupted:
+            sentences.insert(0, f"Interrupted {after}")
+        else:
+            killed = "If no splatfix runs any more, it was killed."
+            sentences.insert(0, f"Not finished: written {after} {killed}")
+    return " ".join(sentences)
 
 
 def prove(
     subject: SmokeSubject | StackSubject,
-    measured: Measured,
+    runs: Sequence[SceneRun],
     findings: Sequence[Finding],
     built_elsewhere: Rung | None,
     comparison: Comparison | None,
+    not_all: str = "",
 ) -> tuple[Rung, ...]:
-    """Return all levels, lowest first: of what trained, where anything did."""
-    runs, kernels = measured.runs, measured.kernels
+    """Return all levels, lowest first: of what trained, where anything did; ``not_all`` says why not all scenes were trained."""
+    kernels = subject.kernels
     if built_elsewhere and not runs:
         of_extensions = built_elsewhere
     else:
@@ -169,9 +175,6 @@ def prove(
         renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]
         drew = bool(runs) and all((item.engine or "").startswith("torch-") for item in renderers)
         of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
-    not_all = measured.not_run
-    if not measured.finished:
-        not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
     rungs = [levels.resolved(findings, subject.device), of_extensions, levels.loads(kernels, runs)]
     if subject.rehearsed:
         rungs += [levels.trains(runs, not_all, RungName.REHEARSED), levels.computes(kernels)]
@@ -216,28 +219,3 @@ def failures(
     if not reasons:
         reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
     return tuple(reasons)
-
-
-def incomplete(
-    base: Certificate, scenes: Sequence[str], under_way: Mapping[str, Any], *, interrupted: bool
-) -> Certificate:
-    """Return a certificate of the scenes that are done, which says so, and what ran; the others are ``skipped``. A run that was
-    not interrupted goes on, and this report is to be replaced."""
-    done = [run.scene for run in base.scenes]
-    after = f"after {len(done)} of {counted(len(scenes), 'scene')}"
-    if where := str(under_way.get("where", "")):
-        progress = words(under_way, left=False)
-        after += f", in {title(where, under_way)}{f' at {progress}' if progress else ''}"
-    opening = f"Interrupted {after}."
-    if not interrupted:
-        opening = f"Not finished: written {after}. If no splatfix runs any more, it was killed."
-    why = "not trained to its end: the run did not come to its end"
-    not_reached = tuple(Skipped(name, why) for name in scenes if name not in done)
-    return replace(
-        base,
-        summary=f"{opening} {base.summary}",
-        interrupted=interrupted,
-        unfinished=not interrupted,
-        under_way=under_way,
-        skipped=(*base.skipped, *not_reached),
-    )

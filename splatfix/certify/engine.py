@@ -5,18 +5,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from splatfix.certify.certificate import Measured, incomplete, write_certificate
+from splatfix.certify.certificate import write_certificate
 from splatfix.certify.environment import commit
 from splatfix.certify.kernels import check_kernels
-from splatfix.certify.levels import built_for
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
 from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
 from splatfix.certify.progress import Progress
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.staging import child_variables, stage
 from splatfix.certify.subject import SmokeSubject
-from splatfix.checks import run_checks
-from splatfix.context import Goal, make_context
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.visible import visible
@@ -64,25 +61,10 @@ def certify(
     begun: list[str] = []
     commit()  # kept from here on: after an interrupt no program is started any more
 
-    def certificate(*, finished: bool = False) -> Certificate:
-        measured = Measured(
-            seconds=round(time.monotonic() - began, 1),
-            finished=finished,
-            runs=tuple(runs),
-            not_run=subject.not_run,
-            kernels=subject.kernels,
-            sources=subject.sources,
-            loaded=subject.loaded.compare() if finished and subject.loaded else None,
-            stack=subject.tested,
-            environment=subject.valid_for,
+    def certificate(**state: Any) -> Certificate:
+        return write_certificate(
+            subject, facts, tuple(runs), seconds=round(time.monotonic() - began, 1), **state
         )
-        goal = Goal()
-        if subject.device != "cpu":
-            # judged for the GPU that trained; any other in the machine says nothing about it
-            goal = Goal(device=subject.device)
-        findings = run_checks(make_context(facts, goal))
-        built = built_for(facts, subject.request.targets, subject.device)
-        return write_certificate(subject, facts, measured, findings, built)
 
     def tell(where: str, state: Mapping[str, Any]) -> None:
         state = {**state, "scene": len(begun), "scenes": len(subject.scenes)}
@@ -95,13 +77,11 @@ def certify(
             for scene in () if subject.not_run else subject.scenes:
                 begun.append(scene)
                 under_way = {"where": scene, "scene": len(begun), "scenes": len(subject.scenes)}
-                interim(incomplete(certificate(), subject.scenes, under_way, interrupted=False))
+                interim(certificate(under_way=under_way))
                 runs.append(subject.run(scene, tell))
-            return certificate(finished=True)
+            return certificate()
         except KeyboardInterrupt:
-            partial = None
-            if begun:
-                partial = incomplete(certificate(), subject.scenes, under_way, interrupted=True)
+            partial = certificate(under_way=under_way, interrupted=True) if begun else None
             raise Interrupted(subject.out, tuple(begun), partial) from None
 
 

@@ -14,7 +14,6 @@ from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
-from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, TestedStack
 from splatfix.certify.prerequisites import device_for, gpu_obstacle, packages_obstacle, renderer_for
 from splatfix.certify.progress import Progress, words
@@ -57,8 +56,10 @@ class Subject(Struct, kw_only=True):
     kernels: tuple[KernelCheck, ...] = ()
     sources: Mapping[str, str] = {}
     """SHA-256 of each source file of splatfix's that it runs."""
-    loaded: LoadedFiles | None = None
-    """What its processes loaded; None where none is started."""
+    loaded: Path | None = None
+    """The folder in which its processes tell what they loaded; None where none is started."""
+    own: tuple[Path, ...] = ()
+    """Folders of what is not the environment's: what splatfix put there, and a checkout."""
     not_run: str = ""
     """Why no scene is trained."""
     extensions: tuple[str, ...] = ()
@@ -167,8 +168,8 @@ class SmokeSubject(Subject, kw_only=True):
             staged = self.stage_files(scratch)
             files = sorted(staged.rglob("*.py"))
             self.sources = {path.relative_to(staged).as_posix(): sha256_of(path) for path in files}
-            self.loaded = LoadedFiles(facts, scratch / "loaded", [scratch, self.out])
-            self.variables = {**child_variables(staged), loaded.VARIABLE: str(self.loaded.folder)}
+            self.loaded, self.own = make_folder(scratch / "loaded"), (scratch, self.out)
+            self.variables = {**child_variables(staged), loaded.VARIABLE: str(self.loaded)}
             progress("kernels", {})
             self.kernels = check_kernels(runner, self.python, self.device, scratch, self.variables)
             if self.device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in self.kernels):

@@ -9,12 +9,10 @@ from msgspec.structs import replace
 
 from splatfix.certify import Certificate, KernelCheck, Outcome, SceneRun, Suite
 from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import Measured, failures, prove, write_certificate
+from splatfix.certify.certificate import failures, prove, write_certificate
 from splatfix.certify.environment import gpu_record
 from splatfix.certify.levels import built_for
 from splatfix.certify.subject import SmokeSubject
-from splatfix.checks import run_checks
-from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
 from splatfix.model import CudaDevice, Fact, Facts, Finding, Status
@@ -30,10 +28,7 @@ GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-
 
 def certificate(asked: SmokeSubject, facts: Facts, runs: tuple[SceneRun, ...] = (RUN,)) -> Certificate:
     """Of runs that were not made."""
-    measured = Measured(kernels=(GOOD,), runs=runs)
-    findings = run_checks(make_context(facts, Goal(device="" if asked.device == "cpu" else asked.device)))
-    built = built_for(facts, asked.request.targets, asked.device)
-    return write_certificate(asked, facts, measured, findings, built)
+    return write_certificate(replace(asked, kernels=(GOOD,)), facts, runs)
 
 
 def levels(
@@ -45,8 +40,8 @@ def levels(
     device: str = "cuda",
 ) -> dict[RungName, Rung]:
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), renderer=renderer, device=device)
-    measured = Measured(kernels=kernels, runs=runs)
-    return {rung.name: rung for rung in prove(asked, measured, findings, None, compare(runs, baseline))}
+    asked.kernels = kernels
+    return {rung.name: rung for rung in prove(asked, runs, findings, None, compare(runs, baseline))}
 
 
 @pytest.mark.parametrize("code", ["torch-missing", "driver-too-old", "torch-arch-unsupported"])
@@ -72,10 +67,11 @@ def test_extension_for_another_gpu_is_not_built() -> None:
 
 
 def test_of_a_stack_only_its_own_extensions_are_judged() -> None:
-    asked = SimpleNamespace(device="cuda", extensions=("simple_knn",), renderer="", rehearsed=False)
+    known = {"extensions": ("simple_knn",), "kernels": (), "renderer": "", "rehearsed": False}
+    asked = SimpleNamespace(device="cuda", **known)
     told = {"simple-knn on sm_86": Status.PASS, "gsplat on sm_86": Status.FAIL}
     findings = [Finding(status, name, code="no-kernel-image", subject=name) for name, status in told.items()]
-    built = prove(asked, Measured(runs=(RUN,)), findings, None, None)[1]  # type: ignore[arg-type]
+    built = prove(asked, (RUN,), findings, None, None)[1]  # type: ignore[arg-type]
     assert (built.reached, built.shown_by) == (True, "simple-knn on sm_86")
 
 

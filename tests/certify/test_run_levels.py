@@ -25,7 +25,7 @@ from splatfix.certify import (
     data_suite,
     smoke_subject,
 )
-from splatfix.certify.certificate import Measured, diagnosed, write_certificate
+from splatfix.certify.certificate import diagnosed, write_certificate
 from splatfix.certify.scenes import NO_SCENES
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
@@ -59,7 +59,7 @@ class Nothing(Runner):
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     """What the diagnosis finds, to be changed."""
     findings = [GOOD]
-    monkeypatch.setattr("splatfix.certify.engine.run_checks", lambda context: tuple(findings))
+    monkeypatch.setattr("splatfix.certify.certificate.run_checks", lambda context: tuple(findings))
     return findings
 
 
@@ -133,7 +133,9 @@ def test_a_wrong_kernel_refuses_the_second(at: At) -> None:
     assert len(certificate.reasons) == 1 and certificate.reasons[0].startswith("kernel knn: ")
 
 
-def test_a_kernel_that_was_not_measured_leaves_a_level_open(tmp_path: Path, known: Facts) -> None:
+def test_a_kernel_that_was_not_measured_leaves_a_level_open(
+    tmp_path: Path, known: Facts, found: list[Finding]
+) -> None:
     absent = KernelCheck("ssim", "fused_ssim", Outcome.NOT_MEASURED, detail="not installed")
     native = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="needs a GPU", kind="native")
     for level, kernel, verdict in (
@@ -141,8 +143,9 @@ def test_a_kernel_that_was_not_measured_leaves_a_level_open(tmp_path: Path, know
         (2, native, Verdict.UNDETERMINED),
         (None, native, Verdict.CERTIFIED),
     ):
-        measured = Measured(kernels=(replace(native, outcome=Outcome.MET), kernel), runs=(RUN,) * (not level))
-        made = write_certificate(subject(NO_SCENES, tmp_path, level=level), known, measured, (), None)
+        asked = subject(NO_SCENES, tmp_path, level=level)
+        asked.kernels = (replace(native, outcome=Outcome.MET), kernel)
+        made = write_certificate(asked, known, (RUN,) * (not level))
         assert made.verdict is verdict
         assert ("Left open: not measured: simple_knn._C." in made.summary) is (
             verdict is Verdict.UNDETERMINED

@@ -1,14 +1,11 @@
-"""Which code ran: each part's, that it repeats, files as their wheels installed them, extensions built for the GPUs named."""
+"""Which code ran: each part's, that it repeats, and extensions built for the GPUs named."""
 
 from __future__ import annotations
 
 from smoke_trainer.record import Implementation
 from splatfix.certify.criteria.criterion import SMOKE, Measure, Measures, Registered, Training, criterion
 from splatfix.certify.criteria.running import OTHER_PACKAGES
-from splatfix.certify.loaded_files import LoadedCode
-from splatfix.certify.model import CODE_AS_INSTALLED, Criterion
-from splatfix.core.step import Command
-from splatfix.core.words import counted, few
+from splatfix.core.words import counted
 
 CPU_TOLERANCE, GPU_TOLERANCE = 1e-6, 1e-2
 """Relative difference of a loss. How far atomics carry in 30 iterations was not measured on a GPU; another seed or another order
@@ -65,33 +62,9 @@ def training_repeats(training: Training) -> Measures:
     return Measure(met, measured, required=f"at most {allowed:g}")
 
 
-_AS_INSTALLED = Registered(
-    code=CODE_AS_INSTALLED,
-    title="Every file that ran is as its wheel installed it",
-    why="Other code ran than the versions in this certificate name.",
-    source="the RECORD of each wheel (PEP 376); SunshineWYC/BlockGaussian#2: another version of the rasterizer lay there",
-)
 EXTENSIONS_BUILT = Registered(
     code="extensions-built",
     title="The installed extensions carry code for the GPUs that were named",
     why="They cannot run there. No GPU was used here: what trained is plain PyTorch.",
     source="their own binaries, as splatfix inspect reads them; nerfstudio-project/gsplat#1053: no kernel image for the GPU",
 )
-
-
-def as_installed(code: LoadedCode, python: str) -> Criterion:
-    """Name each file that ran and differs from what its wheel installed, and what has no digest to compare with; ``python`` is
-    the interpreter for the commands that mend it."""
-    texts = [item.text for item in code.differences]
-    if not texts and code.compared:
-        files = counted(code.compared, "file")
-        texts.append(f"{files} of {few(code.distributions)} are as they were installed")
-    if code.unknown:
-        texts.append(f"not known: {few(code.unknown, 3)}")
-    advice: dict[str, None] = {}
-    for item in code.differences:
-        repair = Command(("splatfix", "install", "--repair", item.distribution, "--python", python))
-        remove = "look into the named files, and remove what is not wanted (a .pth file or sitecustomize loads them)"
-        advice[repair.shell(windows=False) if item.distribution else remove] = None
-    met = not code.differences if code.differences or code.compared else None
-    return _AS_INSTALLED.criterion(Measure(met, few(texts, between="; "), advice="; ".join(advice)))

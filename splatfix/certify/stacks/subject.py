@@ -20,7 +20,6 @@ from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.criteria.running import METRICS as OF_METRICS
 from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
-from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun, TestedStack
 from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.progress import Progress
@@ -202,10 +201,10 @@ class StackSubject(Subject, kw_only=True):
             script = self.folder / self.script
             raise SplatfixError.of("certify.no-length", script=script, checkout=self.folder)
         self.runner, self.scratch = runner, scratch
-        own = [scratch, self.out, self.folder, self.source]
+        self.loaded = make_folder(scratch / "loaded")
+        self.own = (scratch, self.out, self.folder, self.source)
         if self.dropins is not None:
-            own.append(self.dropins)
-        self.loaded = LoadedFiles(facts, scratch / "loaded", own)
+            self.own += (self.dropins,)
         copy = copy_scene(self.scene, scratch / self.scene.name)
         arguments = ["--source_path", str(copy), "--model_path", str(self.model)]
         for name, setting in short_schedule().items():
@@ -267,7 +266,7 @@ class StackSubject(Subject, kw_only=True):
         if self.threads:
             variables["OMP_NUM_THREADS"] = self.threads
         if self.loaded:
-            variables[loaded.VARIABLE] = str(self.loaded.folder)
+            variables[loaded.VARIABLE] = str(self.loaded)
         looked = time.monotonic()
 
         def on_line(_: str) -> None:
