@@ -1,6 +1,5 @@
 """``splatfix certify``: train, and write the certificate as it goes."""
 
-import os
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -14,12 +13,10 @@ from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, re
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.advice import way_out
 from splatfix.certify.criteria.running import MENDS
-from splatfix.certify.host import placed
 from splatfix.certify.levels import TRAINS_FROM
-from splatfix.certify.progress import Progress
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
 from splatfix.certify.stacks.subject import StackSubject
-from splatfix.certify.subject import published_method
+from splatfix.certify.subject import Progress, published_method
 from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
@@ -91,7 +88,6 @@ def run_and_report(
     matrix = binary_matrix(make_context(facts))
 
     def write(made: Certificate) -> CertificateDocument:
-        made = placed(made, os.environ)
         options = None
         # to look for options takes a while, and is not done while the training waits for it
         if isinstance(subject, SmokeSubject) and not made.unfinished:

@@ -6,12 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from smoke_trainer.progress import words
 from smoke_trainer.record import Implementation
 from splatfix.certify import levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.code import EXTENSIONS_BUILT
 from splatfix.certify.criteria.criterion import Measure
-from splatfix.certify.environment import environment_of
+from splatfix.certify.environment import environment_of, told_by_host
 from splatfix.certify.loaded_files import as_installed
 from splatfix.certify.model import (
     Certificate,
@@ -26,7 +27,6 @@ from splatfix.certify.model import (
     vagueness,
 )
 from splatfix.certify.prerequisites import idle_gpu
-from splatfix.certify.progress import title, words
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
 from splatfix.checks import check_named, run_checks
@@ -101,7 +101,7 @@ def write_certificate(
         kernels=kernels,
         scenes=runs,
         environment={**environment_of(facts, runs, device), **subject.valid_for},
-        repeat=subject.command,
+        repeat=told_by_host().repeat or subject.command,
         issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         seconds=seconds,
         skipped=(*not_done, *subject.suite.skipped),
@@ -142,7 +142,7 @@ def summarize(
     sentences = [f"{subject.title} on {where}: {verdict}."]
     sentences += [f"{name}: {value}." for name, value in told.items() if value]
     if now := made.under_way:
-        place = [title(now["where"], now), words(now, left=False)]
+        place = [now["where"], words(now, left=False)]
         after = f"after {len(made.scenes)} of {counted(now['scenes'], 'scene')}, in {' at '.join(filter(None, place))}."
         if made.interrupted:
             sentences.insert(0, f"Interrupted {after}")

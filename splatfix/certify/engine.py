@@ -10,10 +10,9 @@ from splatfix.certify.environment import commit
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
 from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
-from splatfix.certify.progress import Progress
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.staging import child_variables, stage
-from splatfix.certify.subject import SmokeSubject
+from splatfix.certify.subject import Progress, SmokeSubject
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.visible import visible
@@ -67,16 +66,18 @@ def certify(
         )
 
     def tell(where: str, state: Mapping[str, Any]) -> None:
-        state = {**state, "scene": len(begun), "scenes": len(subject.scenes)}
-        under_way.update(state, where=where)
-        progress(where, state)
+        nonlocal under_way
+        if len(subject.scenes) > 1:
+            where += f" (scene {len(begun)} of {len(subject.scenes)})"
+        under_way = {**state, "where": where, "scene": len(begun), "scenes": len(subject.scenes)}
+        progress(where, under_way)
 
     with temporary_folder() as scratch:
         try:
             subject.prepare(facts, runner or Runner(), scratch, progress)
             for scene in () if subject.not_run else subject.scenes:
                 begun.append(scene)
-                under_way = {"where": scene, "scene": len(begun), "scenes": len(subject.scenes)}
+                tell(scene, {})
                 interim(certificate(under_way=under_way))
                 runs.append(subject.run(scene, tell))
             return certificate()

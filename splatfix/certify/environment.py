@@ -1,16 +1,44 @@
-"""What a certificate is valid for: the versions of everything that ran, and the hardware."""
+"""What a certificate is valid for: the versions of everything that ran, the hardware, and the container."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+
 import splatfix
 from splatfix.certify.model import SceneRun
 from splatfix.context import make_context
+from splatfix.core.codec import from_json, parse_json, to_json
+from splatfix.core.files import dumps
 from splatfix.core.runner import Runner
+from splatfix.core.step import Command
 from splatfix.core.words import counted
 from splatfix.model import Facts
+
+_HOST = "SPLATFIX_CONTAINER"
+"""The variable of a container in which its host tells, as JSON, what only the host knows."""
+
+
+class Host(Struct, frozen=True):
+    """Where a certification in a container runs, and how it is repeated."""
+
+    container: str = ""
+    """The lane, the id of its image, name and id of the image that was made from; "" outside of one."""
+    repeat: Command | None = None
+    """The host's command line for the same."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Those of the container's environment that tell it."""
+        return {_HOST: dumps(to_json(self))}
+
+
+def told_by_host() -> Host:
+    """Return what the host of this container told."""
+    return from_json(Host, parse_json(os.environ.get(_HOST, "{}")))
 
 
 def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dict[str, str]:
@@ -32,6 +60,8 @@ def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dic
             environment["memory"] = f"{machine.memory / 2**30:.1f} GiB"
         for part, ran in run.record.implementations.items():
             environment[part] = " ".join(filter(None, (ran.name, ran.version, ran.engine)))
+    if container := told_by_host().container:
+        environment["container"] = container
     return environment
 
 

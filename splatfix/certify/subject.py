@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from smoke_trainer.progress import words
 from smoke_trainer.record import TrainingRecord
 from splatfix.certify.baseline import require_alike
 from splatfix.certify.criteria import judge
@@ -16,7 +17,6 @@ from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, TestedStack
 from splatfix.certify.prerequisites import device_for, gpu_obstacle, packages_obstacle, renderer_for
-from splatfix.certify.progress import Progress, words
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
@@ -33,6 +33,8 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
 from splatfix.model import Facts
 
+Progress = Callable[[str, Mapping[str, Any]], None]
+"""Called with what runs now (scene or stage) and the trainer's own progress object."""
 _OF_STACKS = {
     "fused_ssim": (("--ssim", "fused-ssim"), ("inria", "gsplat")),
     "simple_knn._C": (("--knn", "simple-knn"), ("inria",)),
@@ -210,7 +212,6 @@ class SmokeSubject(Subject, kw_only=True):
                 latest.update(state)
                 progress(scene, latest)
 
-        progress(scene, {})
         done = self.runner.run(
             [*command, "--out", str(folder), "--json-progress"],
             timeout=suite.timeout,

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from splatfix.certify import Interrupted, make_room
-from splatfix.certify.host import Host
+from splatfix.certify.environment import Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers.engine import connect, require_gpu
 from splatfix.containers.image import CHECKOUT, OWN, ImageRecipe, build_image
@@ -59,9 +59,11 @@ def certify_in_container(
         make_room(out, ())
         recipe = recipe_for(lane, request)
         image = build_image(engine, recipe, progress=progress, log=out / "image-build.log")
-        host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(request, lane))
+        place = f"lane {lane.name}, image {image.id}, base {image.base_image} {image.base_id}"
         command = certify_command(recipe.lane, request, gpu=gpu)
-        job = ContainerJob(lane, image.id, command, out, gpu, host.variables)
+        job = ContainerJob(
+            lane, image.id, command, out, gpu, Host(place, host_command(request, lane)).variables
+        )
         try:
             outcome = run_in_container(engine, job, progress)
         except KeyboardInterrupt:

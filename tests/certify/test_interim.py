@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from smoke_trainer.progress import words
 from splatfix.app.certify import exit_code_of
 from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify, environment
 from splatfix.certify.criteria import judge
-from splatfix.certify.progress import words
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed

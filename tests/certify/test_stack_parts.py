@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from PIL import UnidentifiedImageError
 
-from splatfix.certify.progress import words
+from smoke_trainer.progress import words
 from splatfix.certify.scenes import copy_scene
 from splatfix.certify.stacks.prepare import threads_for
 from splatfix.certify.stacks.subject import latest

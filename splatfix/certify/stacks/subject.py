@@ -22,11 +22,10 @@ from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.model import Mend, SceneRun, TestedStack
 from splatfix.certify.phase_costs import GIB, SERIES, growth_of
-from splatfix.certify.progress import Progress
 from splatfix.certify.report_folder import make_room
 from splatfix.certify.scenes import Suite, copy_scene
 from splatfix.certify.staging import child_variables, stage, stage_inside
-from splatfix.certify.subject import Subject
+from splatfix.certify.subject import Progress, Subject
 from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
