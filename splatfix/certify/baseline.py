@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from smoke_trainer.data.find import PUBLIC_SCENES
-from smoke_trainer.record import HostPeaks, TrainingRecord
+from smoke_trainer.record import TrainingRecord
 from splatfix.certify.model import Certificate, Compared, Comparison, Outcome, SceneComparison, SceneRun
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
@@ -174,13 +174,10 @@ def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged
 def _measures(record: TrainingRecord) -> _Values:
     """What is compared, from a trainer's result; memory in bytes, allocated on the GPU or resident."""
     memory, quality = record.memory, record.heldout
-    train: float | None = memory.rss
-    evaluation: float | None = (memory.host or HostPeaks()).eval
-    if memory.cuda:
-        train, evaluation = memory.cuda.train.allocated, memory.cuda.eval.allocated
+    train, evaluation = memory.peaks
     return {
         "speed": record.iterations_per_second,
-        "train-memory": train,
+        "train-memory": train if memory.cuda else memory.rss,
         "eval-memory": evaluation,
         "psnr": quality.psnr,
         "ssim": quality.ssim,

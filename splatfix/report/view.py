@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from smoke_trainer.record import Config, HostPeaks, TrainingRecord
+from smoke_trainer.record import Config, TrainingRecord
 from splatfix.certify.model import (
     Certificate,
     Criterion,
@@ -210,12 +210,7 @@ def row(run: SceneRun) -> tuple[str, ...]:
     record = run.record
     heldout = record.heldout
     size = record.ply.bytes
-    # On a GPU what tensors hold decides whether a scene fits; on a CPU it is all that is resident.
-    host = record.memory.host or HostPeaks()
-    peaks: Sequence[int | None] = (host.train, host.eval)
-    if record.memory.cuda:
-        peaks = (record.memory.cuda.train.allocated, record.memory.cuda.eval.allocated)
-    memory = [peak and peak / 2**20 for peak in peaks]
+    memory = [peak and peak / 2**20 for peak in record.memory.peaks]
     return (
         number(record.iterations, "{:,.0f}"),
         resolution(record) or ABSENT,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smoke_trainer.record import HostPeaks
 from splatfix.certify.criteria.criterion import MISSING, Measure, Measures, Training, criterion
 
 MAX_EVALUATION = 1.1
@@ -32,16 +31,12 @@ def evaluation_memory(training: Training) -> Measures:
     """Compare the memory of evaluation and training: allocated on the GPU, or resident beyond what the process began with."""
     memory = training.record.memory
     slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
-    start, peaks, held = 0, memory.host or HostPeaks(), "resident beyond Python and torch"
-    train, evaluation = peaks.train, peaks.eval
-    if memory.cuda:
-        held = "allocated on the GPU"
-        train, evaluation = memory.cuda.train.allocated, memory.cuda.eval.allocated
-    elif training.stack or peaks.start is None:
-        train = None
-    else:
-        start = peaks.start
-    if train is None or evaluation is None:
+    train, evaluation = memory.peaks
+    start, held = 0, "allocated on the GPU"
+    if not memory.cuda:
+        held = "resident beyond Python and torch"
+        start = None if training.stack or memory.host is None else memory.host.start
+    if train is None or evaluation is None or start is None:
         return Measure(None, "the peaks of training and evaluation are not told apart here")
     train, evaluation = train - start, evaluation - start
     met = evaluation <= MAX_EVALUATION * train or evaluation - train < slack

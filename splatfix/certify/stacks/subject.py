@@ -15,13 +15,13 @@ from typing import Any
 
 from msgspec import field
 
-from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
+from smoke_trainer.record import Observer, TrainerError, TrainingRecord
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.criteria.running import METRICS as OF_METRICS
 from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.model import Mend, SceneRun, TestedStack
-from splatfix.certify.phase_costs import GIB, SERIES, growth_of
+from splatfix.certify.monitor import SERIES, growth_of
 from splatfix.certify.report_folder import make_room
 from splatfix.certify.scenes import Suite, copy_scene
 from splatfix.certify.staging import child_variables, stage, stage_inside
@@ -348,10 +348,6 @@ class StackSubject(Subject, kw_only=True):
         """What was observed of the training, what was compared of what it left, and the reservations."""
         seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
         record = from_json(TrainingRecord, {**seen, **compared})
-        memory, growth = record.memory, growth_of(self.report / SERIES)
-        if growth:
-            per_1000, start, end = growth
-            memory = replace(memory, growth=MemoryGrowth(per_1000 * GIB, start, end))
         notes = []
         # what of a drop-in's face could not be read, and is taken for the usual
         for item in self.replacement.dropins:
@@ -369,7 +365,7 @@ class StackSubject(Subject, kw_only=True):
             record,
             status="ok" if done.ok else "failed",
             config=replace(record.config, iterations=self.iterations),
-            memory=memory,
+            memory=replace(record.memory, growth=growth_of(self.report / SERIES)),
             notes=notes,
             script_errors=self.script_errors,
             observer=Observer("record" in observed, observed["trouble"]),
