@@ -65,19 +65,22 @@ def certify(
             subject, facts, tuple(runs), seconds=round(time.monotonic() - began, 1), **state
         )
 
-    def tell(where: str, state: Mapping[str, Any]) -> None:
-        nonlocal under_way
+    def at(where: str) -> dict[str, Any]:
         if len(subject.scenes) > 1:
             where += f" (scene {len(begun)} of {len(subject.scenes)})"
-        under_way = {**state, "where": where, "scene": len(begun), "scenes": len(subject.scenes)}
-        progress(where, under_way)
+        return {"where": where, "scene": len(begun), "scenes": len(subject.scenes)}
+
+    def tell(where: str, state: Mapping[str, Any]) -> None:
+        nonlocal under_way
+        under_way = {**state, **at(where)}
+        progress(under_way["where"], under_way)
 
     with temporary_folder() as scratch:
         try:
             subject.prepare(facts, runner or Runner(), scratch, progress)
             for scene in () if subject.not_run else subject.scenes:
                 begun.append(scene)
-                tell(scene, {})
+                under_way = at(scene)
                 interim(certificate(under_way=under_way))
                 runs.append(subject.run(scene, tell))
             return certificate()

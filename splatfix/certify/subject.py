@@ -212,6 +212,7 @@ class SmokeSubject(Subject, kw_only=True):
                 latest.update(state)
                 progress(scene, latest)
 
+        progress(scene, {})
         done = self.runner.run(
             [*command, "--out", str(folder), "--json-progress"],
             timeout=suite.timeout,
