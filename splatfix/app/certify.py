@@ -25,6 +25,7 @@ from splatfix.core.errors import Exit, require
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
+from splatfix.core.visible import visible
 from splatfix.model import Facts, Status
 from splatfix.plan import Case, Options, advised_options
 from splatfix.report import console
@@ -110,11 +111,12 @@ def run_and_report(
     try:
         return write(train_and_judge(subject, facts, progress, interim=write))
     except Interrupted as stop:
-        if stop.certificate is not None:
-            write(stop.certificate)
-            page = subject.out / "certificate.html"
-            stop.add(f"The certificate of what was run, marked as interrupted: {page}.")
-        raise
+        if stop.certificate is None:
+            raise
+        page = visible(write(stop.certificate).page)
+        raise Interrupted(
+            f"{_NOTHING} The certificate of what was run, marked as interrupted: {page}."
+        ) from None
 
 
 def suggested_options(made: Certificate, facts: Facts) -> Options | None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify.certificate import write_certificate
-from splatfix.certify.environment import commit
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
 from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
@@ -15,26 +14,15 @@ from splatfix.certify.staging import child_variables, stage
 from splatfix.certify.subject import Progress, SmokeSubject
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.visible import visible
 from splatfix.facts import gather
 from splatfix.model import Facts
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a certification; with the certificate of the scenes that were trained, if any."""
+    """Ctrl-C or SIGTERM during a certification."""
 
-    def __init__(
-        self, out: Path | None = None, scenes: tuple[str, ...] = (), certificate: Certificate | None = None
-    ) -> None:
-        message = "Interrupted: nothing was certified."
-        if scenes:
-            message += f" Partial results of {', '.join(scenes)} are in {out}."
-        super().__init__(visible(message))
-        self.certificate = certificate
-
-    def add(self, *sentences: str) -> None:
-        """Say more about what is left behind."""
-        self.args = (" ".join((str(self), *map(visible, sentences))),)
+    certificate: Certificate | None = None
+    """Of the scenes that were begun."""
 
 
 def certify(
@@ -58,7 +46,6 @@ def certify(
     runs: list[SceneRun] = []
     under_way: dict[str, Any] = {}
     begun: list[str] = []
-    commit()  # kept from here on: after an interrupt no program is started any more
 
     def certificate(**state: Any) -> Certificate:
         return write_certificate(
@@ -85,8 +72,10 @@ def certify(
                 runs.append(subject.run(scene, tell))
             return certificate()
         except KeyboardInterrupt:
-            partial = certificate(under_way=under_way, interrupted=True) if begun else None
-            raise Interrupted(subject.out, tuple(begun), partial) from None
+            stop = Interrupted()
+            if begun:
+                stop.certificate = certificate(under_way=under_way, interrupted=True)
+            raise stop from None
 
 
 def verify(

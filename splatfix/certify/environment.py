@@ -3,8 +3,6 @@
 import hashlib
 import os
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -13,7 +11,6 @@ from splatfix.certify.model import SceneRun
 from splatfix.context import make_context
 from splatfix.core.codec import from_json, parse_json, to_json
 from splatfix.core.files import dumps
-from splatfix.core.runner import Runner
 from splatfix.core.step import Command
 from splatfix.core.words import counted
 from splatfix.model import Facts
@@ -45,7 +42,7 @@ def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dic
     """Name everything as a report shows it; what the trainer told of itself wins over what was found from outside."""
     interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
     environment = {
-        "splatfix": f"{splatfix.__version__}{commit()}",
+        "splatfix": splatfix.__version__,
         "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
         "python": interpreter.version if interpreter else "unknown",
         "torch": torch.version if torch else "unknown",
@@ -89,13 +86,3 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
     driver = facts.machine.driver.value
     record["driver"] = (driver.version or "unknown") if driver else "none"
     return record
-
-
-@cache
-def commit() -> str:
-    """`` (commit 1a2b3c4)`` where splatfix runs from a clone of itself; "" where it is installed."""
-    root = Path(splatfix.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return ""
-    done = Runner().run(["git", "-C", str(root), "rev-parse", "--short", "HEAD"], timeout=10.0)
-    return f" (commit {done.stdout.strip()})" if done.ok else ""
