@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, first_causes, reason_of
-from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
+from splatfix.certify.prerequisites import VERIFY_NEEDS
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
+from splatfix.context.commands import TRAINING_NEEDS
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Finding, Status
@@ -24,7 +25,7 @@ RUN_LEVELS = {
 TRAINS_FROM, FULL = 3, 4
 FULL_ITERATIONS = 30_000
 """Of each public scene at the full level: what the papers publish."""
-NEEDS = {1: (), 2: VERIFY_NEEDS, 3: CERTIFY_NEEDS, 4: CERTIFY_NEEDS}
+NEEDS = {1: (), 2: VERIFY_NEEDS, 3: TRAINING_NEEDS, 4: TRAINING_NEEDS}
 """The distributions that each needs in the environment."""
 
 
@@ -132,7 +133,7 @@ def open_of(scenes: Sequence[SceneRun]) -> list[str]:
     for run in scenes:
         undetermined = [item for item in first_causes(run.criteria) if item.outcome is Outcome.UNDETERMINED]
         if run.unreadable:
-            texts.append(f"{run.scene} cannot be read, which says nothing about the environment")
+            texts.append(f"{run.scene} cannot be read (splatfix scenes check says what it lacks)")
         elif run.passed is None:
             texts.append(f"{run.scene}: {reason_of(undetermined[0])}".rstrip("."))
     return texts

@@ -8,13 +8,12 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks.extension.packages import variant_names
 from splatfix.context import make_context
-from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
+from splatfix.context.commands import lacking, pip
 from splatfix.core.errors import Rejected, SplatfixError
 from splatfix.core.step import run
 from splatfix.model import Facts
 
 AUTO = "auto"
-CERTIFY_NEEDS = TRAINING_NEEDS
 VERIFY_NEEDS = ("torch",)
 
 _DROPIN_OF = {"inria": "diff-gaussian-rasterization", "gsplat": "splatfix-gsplat-csrc"}
@@ -71,10 +70,7 @@ def renderer_for(renderer: str, device: str, facts: Facts) -> str:
         return next((name for name in runs_here if name in callable_here), "torch")
     if renderer == "torch" or renderer in runs_here:
         return renderer
-    problem = f"The renderer {renderer} needs a GPU"
-    if make_context(facts).visible_gpus and (obstacle := _torch_lacks(facts)):
-        problem += f", and {obstacle}"
-    raise SplatfixError.of("certify.renderer-needs-gpu", problem=problem)
+    raise SplatfixError.of("certify.renderer-needs-gpu", renderer=renderer)
 
 
 def device_for(device: str, facts: Facts) -> str:

@@ -29,7 +29,6 @@ from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Runner
 from splatfix.core.step import Command, target_options, value_options
 from splatfix.core.words import few
-from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
 from splatfix.model import Facts
 
@@ -135,11 +134,6 @@ class SmokeSubject(Subject, kw_only=True):
         return self.suite.scenes
 
     @property
-    def targets(self) -> tuple[Arch, ...]:
-        """Architectures that extensions are judged for without being run: a GPU that is used needs no others."""
-        return self.request.targets if self.device == "cpu" else ()
-
-    @property
     def command(self) -> Command:
         """The command line that asks for the same."""
         request, suite = self.request, self.suite
@@ -151,7 +145,7 @@ class SmokeSubject(Subject, kw_only=True):
         if suite.scenes:
             options |= {"--renderer": request.renderer, "--seed": request.seed}
         options |= {"--device": self.device, "--baseline": self.published or None}
-        return Command(("splatfix", "certify", *value_options(options), *target_options(self.targets)))
+        return Command(("splatfix", "certify", *value_options(options), *target_options(request.targets)))
 
     def prepare(self, facts: Facts, runner: Runner, scratch: Path, progress: Progress) -> None:
         """Check the environment and its kernels; a run level that only diagnoses runs nothing.
@@ -263,10 +257,13 @@ def smoke_subject(
     """
     method = published_method(request)
     device = device_for(request.device, facts)
-    request = replace(request, renderer=renderer_for(request.renderer, device, facts))
+    renderer = renderer_for(request.renderer, device, facts)
+    # extensions are judged for other GPUs where none is used: one that is needs no others
+    targets = request.targets if device == "cpu" else ()
+    request = replace(request, renderer=renderer, targets=targets)
     suite = _suite(request, method, device)
     if baseline is not None:
-        require_alike(Path(str(request.baseline)), baseline, request.renderer, device)
+        require_alike(Path(str(request.baseline)), baseline, renderer, device)
     return SmokeSubject(
         request=request,
         python=python,

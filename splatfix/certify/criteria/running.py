@@ -50,21 +50,6 @@ def observed(training: Training) -> Measure:
 
 
 @criterion(
-    "scene-readable",
-    title="The scene can be read",
-    source="the trainer's own readers",
-    of=SMOKE,
-    without_result=True,
-)
-def scene_readable(training: Training) -> Measures:
-    """Leave a scene of the user's that cannot be read unjudged; that a bundled one cannot is a failed training."""
-    if not training.unreadable:
-        return None
-    advice = "Run splatfix scenes check on the scene's folder: it names what the scene lacks."
-    return Measure(None, training.unreadable, advice=advice)
-
-
-@criterion(
     MENDS,
     title="The checkout runs as it is: no module missing, nothing mended",
     why="The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
