@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.progress import words
 from smoke_trainer.record import Implementation
 from splatfix.certify import levels
@@ -80,8 +81,8 @@ def write_certificate(
     if level is not None:
         left_open += [reason_of(item) for item in found if item.outcome is Outcome.UNDETERMINED]
         left_open += [f"not measured: {item.implementation}" for item in kernels if item.native_not_measured]
-    if level == levels.FULL:
-        left_open += [f"{item.scene} was not trained" for item in subject.suite.skipped]
+    if level == levels.FULL and subject.suite.data:
+        left_open += [f"{name} was not trained" for name in PUBLIC_SCENES if name not in subject.scenes]
     verdict = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
     if reasons:
         verdict = Verdict.NOT_CERTIFIED

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from smoke_trainer.data.find import PUBLIC_SCENES, survey
+from smoke_trainer.data.find import survey
 from smoke_trainer.errors import SmokeTrainerError
 from splatfix.certify.advice import sentence
 from splatfix.certify.model import Skipped
@@ -41,7 +41,7 @@ class Suite(Struct, frozen=True):
     data: Path | None = None
     """The folder with the scenes; None for bundled ones."""
     skipped: tuple[Skipped, ...] = ()
-    """Known scenes that are not in the data folder."""
+    """Public scenes that are not in a data folder which has others of them."""
     strategy: str = ""
     """Of densification, as the trainer names it; "" leaves it to the trainer."""
 
@@ -82,14 +82,9 @@ def sample_suite(
 
 
 def data_suite(
-    root: Path,
-    device: str,
-    iterations: int | None = None,
-    resolution: int | None = None,
-    *,
-    every_public: bool = False,
+    root: Path, device: str, iterations: int | None = None, resolution: int | None = None
 ) -> Suite:
-    """Return all scenes at or below ``root`` as a suite; with ``every_public`` the public ones that are missing are ``skipped``.
+    """Return all scenes at or below ``root`` as a suite.
 
     On a GPU each scene has its usual resolution; on a CPU runs are shorter and smaller. Explicit values win.
 
@@ -104,12 +99,6 @@ def data_suite(
         todo = (say(sentence(error.hint)),) if error.hint else ()
         code, exit_code = error.code, Exit(error.exit_code)
         raise SplatfixError(code, what, meaning=meaning, todo=todo, exit_code=exit_code) from error
-    skipped = dict(without)
-    if every_public:
-        present = {scene.name for scene in scenes if scene.public}
-        for name in PUBLIC_SCENES:
-            if name not in present:
-                skipped.setdefault(name, f"not found in {folder}")  # the trainer's own reason says more
     if device == "cpu":
         iterations, resolution = iterations or CPU_ITERATIONS, resolution or CPU_WIDTH
     return Suite(
@@ -119,7 +108,7 @@ def data_suite(
         iterations=iterations or GPU_ITERATIONS,
         resolution=resolution,
         data=folder,
-        skipped=tuple(Skipped(name, reason) for name, reason in skipped.items()),
+        skipped=tuple(Skipped(name, reason) for name, reason in without),
     )
 
 

@@ -276,25 +276,22 @@ def smoke_subject(
 
 def _suite(request: CertifyRequest, method: Method | None, device: str) -> Suite:
     """Return the scenes that were asked for, those of a run level, or none."""
-    level = request.level
+    level, length = request.level, request.iterations
     if level is not None and level < TRAINS_FROM:
         return NO_SCENES
-    full = level == FULL
-    if request.data is None and level is not None:
-        return sample_suite("standard" if full else "quick")
     if request.data is None:
-        return sample_suite(request.suite, request.iterations, request.resolution, only=request.scene)
-    if full and device == "cpu":
-        raise SplatfixError.of("certify.level-needs-gpu", full=FULL, full_iterations=FULL_ITERATIONS)
-    length = request.iterations
-    if full:
+        name = request.suite
+        if level is not None:
+            name = "standard" if level == FULL else "quick"
+        return sample_suite(name, length, request.resolution, only=request.scene)
+    if level == FULL:
+        if device == "cpu":
+            raise SplatfixError.of("certify.level-needs-gpu", full=FULL, full_iterations=FULL_ITERATIONS)
         length = length or FULL_ITERATIONS
     elif method and device != "cpu":
         length = length or method.iterations
-    suite = data_suite(request.data, device, length, request.resolution, every_public=full)
-    if method is None:
-        return suite
-    return replace(suite, strategy=method.strategy)
+    suite = data_suite(request.data, device, length, request.resolution)
+    return replace(suite, strategy=method.strategy) if method else suite
 
 
 def published_method(request: CertifyRequest) -> Method | None:

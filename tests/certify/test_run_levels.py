@@ -18,7 +18,6 @@ from splatfix.certify import (
     Criterion,
     KernelCheck,
     Outcome,
-    Skipped,
     Suite,
     Verdict,
     certify,
@@ -31,7 +30,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
 from splatfix.model import Facts, Finding, Status
 from splatfix.report.certificate import CertificateDocument, certificate_page, markdown, show
-from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
+from tests.certify.conftest import RESULT, RecordedKernels, RecordedTrainer, reached, subject
 from tests.certify.test_baseline import RUN
 from tests.certify.test_scenes import lay_out
 from tests.plan.machines import refused
@@ -164,23 +163,15 @@ def test_the_third_is_the_quick_suite_and_the_diagnosis(at: At, found: list[Find
     assert [item.code for item in plain.diagnosis] == ["code-as-installed"]
 
 
-def test_the_fourth_needs_every_public_scene(at: At) -> None:
+def test_the_fourth_needs_every_public_scene(at: At, tmp_path: Path) -> None:
     """What is missing of the thirteen is named, and the level is not passed, however well the others trained."""
-    missing = tuple(Skipped(name, "not there") for name in ("truck", "train"))
-    suite = replace(SUITES["quick"], skipped=missing)
+    lay_out(tmp_path / "data", garden="figurine")
+    suite = data_suite(tmp_path / "data", "cpu", RESULT["iterations"])
     certificate = at(4, RecordedTrainer(), suite)
     assert (certificate.verdict, exit_code_of(certificate)) == (Verdict.UNDETERMINED, 3)
-    assert [item.scene for item in certificate.skipped] == ["truck", "train"]
+    assert certificate.summary.count(" was not trained") == len(PUBLIC_SCENES) - 1
     plain = at(None, RecordedTrainer(), suite)
     assert plain.verdict is Verdict.CERTIFIED, "without a level, they are skipped as before"
-
-
-def test_every_public_scene_is_asked_for_where_none_is_there(tmp_path: Path) -> None:
-    lay_out(tmp_path, attic="figurine")
-    usual = data_suite(tmp_path, "cpu")
-    full = data_suite(tmp_path, "cpu", every_public=True)
-    assert usual.scenes == full.scenes == ("attic",)
-    assert usual.skipped == () and {item.scene for item in full.skipped} == set(PUBLIC_SCENES)
 
 
 @pytest.mark.parametrize(
