@@ -26,6 +26,7 @@ from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
 from splatfix.core.visible import visible
+from splatfix.knowledge.published import Method
 from splatfix.model import Facts, Status
 from splatfix.plan import Case, Options, advised_options
 from splatfix.report import console
@@ -46,8 +47,8 @@ def certify(request: CertifyRequest) -> Result[CertificateDocument]:
     """
     with on_interrupt(_NOTHING):
         # a wrong option is told before anything is looked at
-        baseline = None
-        if request.baseline is not None and published_method(request) is None:
+        baseline: Certificate | Method | None = published_method(request)
+        if request.baseline is not None and baseline is None:
             baseline = require(read_stored(Path(request.baseline))).certificate
         python = target_python(request.python)
         facts = machine_facts.gather(python)

@@ -58,11 +58,11 @@ def write_certificate(
     ``under_way`` is what runs now, with the trainer's last progress, as long as not all was run: nothing is certified then.
     Such a run goes on, and its report is to be replaced, unless it was ``interrupted``.
     """
-    device, level, kernels = subject.device, subject.level, subject.kernels
+    device, level, kernels = subject.device, subject.request.level, subject.kernels
     # judged for the GPU that trained; any other in the machine says nothing about it
     findings = run_checks(make_context(facts, Goal(device="" if device == "cpu" else device)))
     built_elsewhere = levels.built_for(facts, subject.request.targets, device)
-    comparison = compare(runs, subject.baseline, subject.published)
+    comparison = compare(runs, subject.baseline) if subject.baseline else None
     not_all = subject.not_run
     if under_way is not None:
         not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"

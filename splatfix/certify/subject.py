@@ -65,15 +65,8 @@ class Subject(Struct, kw_only=True):
     """Why no scene is trained."""
     extensions: tuple[str, ...] = ()
     """Top-level modules that a checkout calls, which alone are judged."""
-    baseline: Certificate | None = None
-    """An earlier certificate to compare with."""
-    published: str = ""
-    """The name of published figures to compare with, instead of that."""
-
-    @property
-    def level(self) -> int | None:
-        """The run level that was asked for."""
-        return self.request.level
+    baseline: Certificate | Method | None = None
+    """An earlier certificate to compare with, or published figures."""
 
     @property
     def rehearsed(self) -> bool:
@@ -121,7 +114,8 @@ class SmokeSubject(Subject, kw_only=True):
     @property
     def title(self) -> str:
         """What is certified, in words."""
-        return f"Run level {self.level} of {FULL}" if self.level else "Training 3D Gaussians"
+        level = self.request.level
+        return f"Run level {level} of {FULL}" if level else "Training 3D Gaussians"
 
     @property
     def renderer(self) -> str:
@@ -144,7 +138,9 @@ class SmokeSubject(Subject, kw_only=True):
             options["--resolution"] = suite.resolution
         if suite.scenes:
             options |= {"--renderer": request.renderer, "--seed": request.seed}
-        options |= {"--device": self.device, "--baseline": self.published or None}
+        options["--device"] = self.device
+        # the file of an earlier certificate may be gone, or another
+        options["--baseline"] = self.baseline.name if isinstance(self.baseline, Method) else None
         return Command(("splatfix", "certify", *value_options(options), *target_options(request.targets)))
 
     def prepare(self, facts: Facts, runner: Runner, scratch: Path, progress: Progress) -> None:
@@ -248,30 +244,22 @@ def _losses(folder: Path) -> list[float]:
 
 
 def smoke_subject(
-    request: CertifyRequest, python: str, facts: Facts, baseline: Certificate | None = None
+    request: CertifyRequest, python: str, facts: Facts, baseline: Certificate | Method | None = None
 ) -> SmokeSubject:
-    """Return the suite, device and renderer that a request means on this machine; ``baseline`` is the certificate that it names.
+    """Return the suite, device and renderer that a request means on this machine; ``baseline`` is what it names.
 
     Raises:
         SplatfixError: wrong options (exit code 2), an environment that cannot run the trainer (3).
     """
-    method = published_method(request)
     device = device_for(request.device, facts)
     renderer = renderer_for(request.renderer, device, facts)
     # extensions are judged for other GPUs where none is used: one that is needs no others
     targets = request.targets if device == "cpu" else ()
     request = replace(request, renderer=renderer, targets=targets)
-    suite = _suite(request, method, device)
-    if baseline is not None:
+    suite = _suite(request, baseline if isinstance(baseline, Method) else None, device)
+    if isinstance(baseline, Certificate):
         require_alike(Path(str(request.baseline)), baseline, renderer, device)
-    return SmokeSubject(
-        request=request,
-        python=python,
-        device=device,
-        suite=suite,
-        baseline=baseline,
-        published=method.name if method else "",
-    )
+    return SmokeSubject(request=request, python=python, device=device, suite=suite, baseline=baseline)
 
 
 def _suite(request: CertifyRequest, method: Method | None, device: str) -> Suite:

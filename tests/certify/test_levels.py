@@ -41,7 +41,8 @@ def levels(
 ) -> dict[RungName, Rung]:
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), renderer=renderer, device=device)
     asked.kernels = kernels
-    return {rung.name: rung for rung in prove(asked, runs, findings, None, compare(runs, baseline))}
+    comparison = compare(runs, baseline) if baseline else None
+    return {rung.name: rung for rung in prove(asked, runs, findings, None, comparison)}
 
 
 @pytest.mark.parametrize("code", ["torch-missing", "driver-too-old", "torch-arch-unsupported"])

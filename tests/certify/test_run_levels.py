@@ -26,6 +26,7 @@ from splatfix.certify import (
 )
 from splatfix.certify.certificate import diagnosed, write_certificate
 from splatfix.certify.scenes import NO_SCENES
+from splatfix.certify.subject import published_method
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
 from splatfix.model import Facts, Finding, Status
@@ -195,7 +196,7 @@ def test_the_length_of_public_scenes(
 
     monkeypatch.setattr("splatfix.certify.subject.data_suite", listed)
     request = CertifyRequest(data=tmp_path, device=device, **asked)
-    suite = smoke_subject(request, "python", known).suite
+    suite = smoke_subject(request, "python", known, published_method(request)).suite
     assert (given, suite.iterations, suite.strategy) == ([length], length, strategy)
 
 
