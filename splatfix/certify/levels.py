@@ -31,23 +31,19 @@ NEEDS = {1: (), 2: VERIFY_NEEDS, 3: TRAINING_NEEDS, 4: TRAINING_NEEDS}
 
 def resolved(findings: Sequence[Finding], device: str) -> Rung:
     """Judge the lowest level by the findings for the GPU that ``device`` means."""
-    relevant = _bearing_on(RungName.RESOLVED, findings)
     if device == "cpu":  # a GPU that is not used refuses nothing
-        relevant = [item for item in relevant if not check_named(item.code).needs_gpu]
-    if bad := _told(relevant, Status.FAIL, Status.CRASH):
+        findings = [item for item in findings if not check_named(item.code).needs_gpu]
+    if bad := _told(RungName.RESOLVED, findings, Status.FAIL, Status.CRASH):
         return Rung(RungName.RESOLVED, False, bad)
-    shown_by = _told(relevant, Status.PASS) or "Python and torch are installed"
+    shown_by = _told(RungName.RESOLVED, findings, Status.PASS) or "Python and torch are installed"
     if device == "cpu":
         shown_by += "; on the CPU no GPU, driver or toolkit is asked for"
     return Rung(RungName.RESOLVED, True, shown_by)
 
 
-def _bearing_on(rung: RungName, findings: Sequence[Finding]) -> list[Finding]:
-    return [item for item in findings if check_named(item.code).bears_on is rung]
-
-
-def _told(findings: Sequence[Finding], *statuses: Status) -> str:
-    return "; ".join(item.summary.rstrip(".") for item in findings if item.status in statuses)
+def _told(rung: RungName, findings: Sequence[Finding], *statuses: Status) -> str:
+    told = [item for item in findings if item.status in statuses and check_named(item.code).bears_on is rung]
+    return "; ".join(item.summary.rstrip(".") for item in told)
 
 
 def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None:
@@ -65,12 +61,11 @@ def built(
     findings: Sequence[Finding], *, plain: bool = False, bad: tuple[Status, ...] = (Status.FAIL,)
 ) -> Rung:
     """Judge extensions by the findings about them; ``plain`` says that all that ran was plain PyTorch."""
-    about = _bearing_on(RungName.BUILT, findings)
-    if failed := _told(about, *bad):
+    if failed := _told(RungName.BUILT, findings, *bad):
         return Rung(RungName.BUILT, False, failed)
-    if good := _told(about, Status.PASS):
+    if good := _told(RungName.BUILT, findings, Status.PASS):
         return Rung(RungName.BUILT, True, good)
-    if later := _told(about, Status.WARN):  # it is built at its first call
+    if later := _told(RungName.BUILT, findings, Status.WARN):  # it is built at its first call
         return Rung(RungName.BUILT, None, later)
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)

@@ -49,14 +49,10 @@ def _as_far_as_seen(item: Registered, measure: Measure, training: Training) -> M
         return replace(measure, undetermined=True, why=why)
     if not training.stack:
         return measure
-    rendering = training.scripts.get(running.RENDERING)
-    obstacle = ""
-    if (item.of_end or item.of_renderings) and not training.done.ok:
-        obstacle = "the training did not end well"
-    elif item.of_renderings and not (rendering and rendering.ok):
-        obstacle = "no render.py drew its test views"
-    if obstacle:
-        return replace(measure, met=None, text=f"{measure.text}: {obstacle}", why="", advice="")
+    ended = training.done if item.after != running.RENDERING else training.scripts.get(item.after)
+    if item.after and not (ended and ended.ok):
+        text = f"{measure.text}: the {item.after} did not end well"
+        return replace(measure, met=None, text=text, why="", advice="")
     # no failure is one of the trainer's where a hook is missing; what had to be mended was seen without
     if item.code != running.MENDS and running.observed(training).undetermined:
         return replace(measure, undetermined=True, why="It was not observed as a whole.")

@@ -49,7 +49,7 @@ _LEARN = (
     source="every 8th view is held out, as in mip-NeRF 360 and the 3DGS paper; images are compared byte for byte; "
     "graphdeco-inria/gaussian-splatting#1074: both sets in one cloud",
     advice="Look for photos that are in the scene twice, under one name or two.",
-    of_renderings=True,
+    after="rendering",
 )
 def held_out_views(training: Training) -> Measures:
     """Count the views of both sets: quality is measured on those that were not trained on, and on all of them."""
@@ -164,7 +164,7 @@ def parameters_move(training: Training) -> Measures:
     source="the sample scenes reach 97 % and more; field report: gsplat on a T4, 30,000 iterations with all gradients zero",
     advice=_FIND_THE_PART,
     learning=True,
-    of_end=True,
+    after="training",
 )
 def gaussians_reached(training: Training) -> Measures:
     """Take the share of the Gaussians that gradients still reach at the end of the run."""
@@ -182,7 +182,7 @@ def gaussians_reached(training: Training) -> Measures:
     source="graphdeco-inria/gaussian-splatting#1161: trained to its end, the loss never fell, all was black",
     advice=_LEARN,
     learning=True,
-    of_end=True,
+    after="training",
 )
 def loss_falls(training: Training) -> Measures:
     """Compare the loss of the last iterations with that of the first."""
@@ -203,7 +203,7 @@ def loss_falls(training: Training) -> Measures:
     advice="Densification needs the gradient of the projected means (means2D), which some variants of the rasterizer do not "
     "return: install the variant that the stack names.",
     learning=True,
-    of_end=True,
+    after="training",
 )
 def densification(training: Training) -> Measures:
     """Count what was added; of a stack's own trainer only the number was seen, not which were cloned or split."""
@@ -223,7 +223,7 @@ def densification(training: Training) -> Measures:
     source="the sample scenes gain 8 dB and more; graphdeco-inria/gaussian-splatting#1161: trained to its end, with 7 to 9 dB",
     advice=_LEARN,
     learning=True,
-    of_renderings=True,
+    after="rendering",
 )
 def heldout_gain(training: Training) -> Measures:
     """Compare held-out views with how they looked before the training."""
@@ -267,7 +267,7 @@ def heldout_quality(training: Training) -> Measures:
     "held-out photos are in",
     advice="Look for photos that are in the scene twice, cropped or saved anew, and for video frames that hardly differ: such "
     "held-out views were as good as trained on.",
-    of_renderings=True,
+    after="rendering",
 )
 def heldout_not_above_training(training: Training) -> Measures:
     """Compare views that were held out with those that were trained on."""
@@ -320,7 +320,7 @@ def ply_round_trip(training: Training) -> Measures:
     title="A PLY file holds every Gaussian, all values finite",
     source="the trainer's own folder point_cloud/iteration_N",
     of=STACK,
-    of_end=True,
+    after="training",
 )
 def point_cloud_saved(training: Training) -> Measures:
     """Look into the point clouds that were saved: whole, finite, and the last with every Gaussian."""
