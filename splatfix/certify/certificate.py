@@ -11,8 +11,7 @@ from smoke_trainer.progress import words
 from smoke_trainer.record import Implementation
 from splatfix.certify import levels
 from splatfix.certify.baseline import compare
-from splatfix.certify.criteria.code import EXTENSIONS_BUILT
-from splatfix.certify.criteria.criterion import Measure
+from splatfix.certify.criteria.criterion import Measure, Registered
 from splatfix.certify.environment import environment_of, told_by_host
 from splatfix.certify.loaded_files import as_installed
 from splatfix.certify.model import (
@@ -43,6 +42,13 @@ _OUTCOMES = {
 }
 """Of findings as criteria; any other failed."""
 
+_EXTENSIONS_BUILT = Registered(
+    code="extensions-built",
+    title="The installed extensions carry code for the GPUs that were named",
+    why="They cannot run there. No GPU was used here: what trained is plain PyTorch.",
+    source="their own binaries, as splatfix inspect reads them; nerfstudio-project/gsplat#1053: no kernel image for the GPU",
+)
+
 
 def write_certificate(
     subject: SmokeSubject | StackSubject,
@@ -72,7 +78,7 @@ def write_certificate(
         diagnosis.append(as_installed(facts, subject.loaded, subject.own, subject.python))
     if runs and built_elsewhere:  # what is installed did not train: it stands apart from the levels
         measure = Measure(built_elsewhere.reached, built_elsewhere.shown_by)
-        diagnosis.append(EXTENSIONS_BUILT.criterion(measure))
+        diagnosis.append(_EXTENSIONS_BUILT.criterion(measure))
     found = diagnosed(findings, device) if level is not None else ()
     diagnosis += found
     reasons = failures(diagnosis, kernels, runs, proof)

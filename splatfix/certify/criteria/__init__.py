@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from splatfix.certify.advice import end_of, explained
 
 # the order in which a certificate shows them
-from splatfix.certify.criteria import running, learning, resources, code  # isort: skip
+from splatfix.certify.criteria import running, learning, resources  # isort: skip
 from splatfix.certify.criteria.criterion import REGISTERED, SHORTEST, STACK, Measure, Registered, Training
 from splatfix.certify.model import Criterion
 from splatfix.core.words import counted
