@@ -10,7 +10,7 @@ from splatfix import facts as machine_facts
 from splatfix.app.result import target_python
 from splatfix.budget.memory import card_phases
 from splatfix.budget.model import Need, Span
-from splatfix.certify.prerequisites import packages_obstacle
+from splatfix.certify.environment import packages_obstacle
 from splatfix.certify.scenes import find_samples, samples_folder
 from splatfix.certify.staging import child_variables, stage
 from splatfix.context import make_context

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from splatfix import __version__
 from splatfix.app.result import Result, show_message, target_python
 from splatfix.certify import CertifyRequest, device_for
-from splatfix.certify.prerequisites import gpu_obstacle, packages_obstacle
+from splatfix.certify.environment import gpu_obstacle, packages_obstacle
 from splatfix.certify.stacks import prepare
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks.checkout.code_shapes import source_patterns

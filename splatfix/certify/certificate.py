@@ -12,7 +12,7 @@ from smoke_trainer.record import Implementation
 from splatfix.certify import levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.criterion import Measure, Registered
-from splatfix.certify.environment import environment_of, told_by_host
+from splatfix.certify.environment import environment_of, idle_gpu, told_by_host
 from splatfix.certify.loaded_files import as_installed
 from splatfix.certify.model import (
     Certificate,
@@ -26,7 +26,6 @@ from splatfix.certify.model import (
     reason_of,
     vagueness,
 )
-from splatfix.certify.prerequisites import idle_gpu
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
 from splatfix.checks import check_named, run_checks

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify.certificate import write_certificate
+from splatfix.certify.environment import VERIFY_NEEDS, packages_obstacle
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
-from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.staging import child_variables, stage
 from splatfix.certify.subject import Progress, SmokeSubject

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from splatfix.certify.environment import VERIFY_NEEDS
 from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, first_causes, reason_of
-from splatfix.certify.prerequisites import VERIFY_NEEDS
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import TRAINING_NEEDS

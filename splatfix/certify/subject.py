@@ -12,11 +12,11 @@ from smoke_trainer.record import TrainingRecord
 from splatfix.certify.baseline import require_alike
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import Training
+from splatfix.certify.environment import device_for, gpu_obstacle, packages_obstacle, renderer_for
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, TestedStack
-from splatfix.certify.prerequisites import device_for, gpu_obstacle, packages_obstacle, renderer_for
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite

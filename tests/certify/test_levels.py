@@ -18,7 +18,7 @@ from splatfix.knowledge import Arch
 from splatfix.model import CudaDevice, Fact, Facts, Finding, Status
 from tests.certify.conftest import record_of, subject
 from tests.certify.test_baseline import RUN, stored
-from tests.certify.test_prerequisites import facts
+from tests.certify.test_environment import facts
 from tests.machines import facts_of
 
 KNOWN = facts()

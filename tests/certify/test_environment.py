@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.certify import SUITES, certify, device_for, idle_gpu, renderer_for, verify
-from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
+from splatfix.certify.environment import VERIFY_NEEDS, packages_obstacle
 from splatfix.facts import gather
 from splatfix.knowledge.stacks import variants
 from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, SplatPackage, Torch
