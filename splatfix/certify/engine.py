@@ -45,7 +45,6 @@ def certify(
     began = time.monotonic()
     runs: list[SceneRun] = []
     under_way: dict[str, Any] = {}
-    begun: list[str] = []
 
     def certificate(**state: Any) -> Certificate:
         return write_certificate(
@@ -53,9 +52,10 @@ def certify(
         )
 
     def at(where: str) -> dict[str, Any]:
-        if len(subject.scenes) > 1:
-            where += f" (scene {len(begun)} of {len(subject.scenes)})"
-        return {"where": where, "scene": len(begun), "scenes": len(subject.scenes)}
+        number, scenes = len(runs) + 1, len(subject.scenes)
+        if scenes > 1:
+            where += f" (scene {number} of {scenes})"
+        return {"where": where, "scene": number, "scenes": scenes}
 
     def tell(where: str, state: Mapping[str, Any]) -> None:
         nonlocal under_way
@@ -66,14 +66,13 @@ def certify(
         try:
             subject.prepare(facts, runner or Runner(), scratch, progress)
             for scene in () if subject.not_run else subject.scenes:
-                begun.append(scene)
                 under_way = at(scene)
                 interim(certificate(under_way=under_way))
                 runs.append(subject.run(scene, tell))
             return certificate()
         except KeyboardInterrupt:
             stop = Interrupted()
-            if begun:
+            if under_way:
                 stop.certificate = certificate(under_way=under_way, interrupted=True)
             raise stop from None
 

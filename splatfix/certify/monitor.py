@@ -247,9 +247,15 @@ def watch(
     if tensorboard and importlib.util.find_spec("tensorboard") is None:  # before anything is started
         raise SplatfixError.of("certify.tensorboard-missing", executable=sys.executable)
     system, environment, command = System(), None, None
+    began, first = time.monotonic(), arguments[0]
+    of_process = first.isdigit() and not arguments[1:]
+    if of_process and not system.listdir("/proc"):
+        raise SplatfixError.of("certify.cannot-watch")
+    if of_process and not alive(system, int(first)):
+        raise SplatfixError.of("certify.no-such-process", pid=first)
+    set_aside(make_folder(folder), (SERIES, "summary.json", "tensorboard", "phases"))
     with ExitStack() as stack:
         if phases:
-            set_aside(make_folder(folder), ("phases",))
             modules = {item.module.partition(".")[0] for item in DROPINS} | {"gsplat"}
             settings = {
                 "out": str(make_folder(folder / "phases").resolve()),
@@ -259,12 +265,7 @@ def watch(
             }
             staged = stack.enter_context(temporary_folder())
             environment = {**os.environ, **stage_observer(staged, settings)}
-        began, first = time.monotonic(), arguments[0]
-        if first.isdigit() and not arguments[1:]:
-            if not system.listdir("/proc"):
-                raise SplatfixError.of("certify.cannot-watch")
-            if not alive(system, int(first)):
-                raise SplatfixError.of("certify.no-such-process", pid=first)
+        if of_process:
             name, pid = f"process {first}", int(first)
         else:
             command = stack.enter_context(started(arguments, quiet=quiet, environment=environment))
@@ -273,7 +274,6 @@ def watch(
         def ended() -> bool:
             return not alive(system, pid) if command is None else command.poll() is not None
 
-        set_aside(make_folder(folder), (SERIES, "summary.json", "tensorboard"))
         meter = Meter(gpus or NvmlMeter(), system)
         series = stack.enter_context((folder / SERIES).open("wb", buffering=0))
         board = None
