@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify.certificate import write_certificate
-from splatfix.certify.environment import VERIFY_NEEDS, packages_obstacle
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
 from splatfix.certify.stacks.subject import StackSubject
@@ -14,7 +13,6 @@ from splatfix.certify.staging import child_variables, stage
 from splatfix.certify.subject import Progress, SmokeSubject
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.facts import gather
 from splatfix.model import Facts
 
 
@@ -78,20 +76,9 @@ def certify(
 
 
 def verify(
-    python: str,
-    device: str,
-    *,
-    facts: Facts | None = None,
-    runner: Runner | None = None,
-    stage_files: Callable[[Path], Path] = stage,
+    python: str, device: str, *, stage_files: Callable[[Path], Path] = stage
 ) -> tuple[KernelCheck, ...]:
-    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64.
-
-    Raises:
-        SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
-    """
-    if obstacle := packages_obstacle(facts or gather(python), python, VERIFY_NEEDS):
-        raise obstacle.error()
+    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64."""
     with temporary_folder() as folder:
         variables = child_variables(stage_files(folder))
-        return check_kernels(runner or Runner(), python, device, folder, variables)
+        return check_kernels(Runner(), python, device, folder, variables)

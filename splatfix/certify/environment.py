@@ -23,7 +23,6 @@ from splatfix.core.words import counted
 from splatfix.model import Facts
 
 AUTO = "auto"
-VERIFY_NEEDS = ("torch",)
 
 _DROPIN_OF = {"inria": "diff-gaussian-rasterization", "gsplat": "splatfix-gsplat-csrc"}
 """By renderer, the drop-in with which it runs on a CPU too."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.environment import VERIFY_NEEDS
 from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, first_causes, reason_of
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
@@ -25,7 +24,7 @@ RUN_LEVELS = {
 TRAINS_FROM, FULL = 3, 4
 FULL_ITERATIONS = 30_000
 """Of each public scene at the full level: what the papers publish."""
-NEEDS = {1: (), 2: VERIFY_NEEDS, 3: TRAINING_NEEDS, 4: TRAINING_NEEDS}
+NEEDS = {1: (), 2: ("torch",), 3: TRAINING_NEEDS, 4: TRAINING_NEEDS}
 """The distributions that each needs in the environment."""
 
 

@@ -341,7 +341,7 @@ def costs_of(out: Path) -> PhaseCosts | None:
         bound=bound_by(record.phases),
         training_gb=train and train / GIB,
         evaluation_gb=evaluation and evaluation / GIB,
-        growth_gb=growth and growth.per_1000 / GIB,
+        growth_gb=growth.per_1000 / GIB if growth else None,
     )
 
 

@@ -134,28 +134,18 @@ def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
 
 
 def export_sample(name: str, out: Path) -> Path:
-    """Copy a sample scene to ``out/NAME`` and return that folder.
-
-    Raises:
-        SplatfixError: ``cannot-write`` (exit code 3).
-    """
-    folder = out / name
-    try:
-        shutil.copytree(samples_folder() / name, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
-    except OSError as error:
-        raise SplatfixError.of(
-            "certify.cannot-write", folder=folder, reason=error.strerror or error
-        ) from error
-    return folder
+    """Copy a sample scene to ``out/NAME`` and return that folder; raises as :func:`copy_scene`."""
+    return copy_scene(samples_folder() / name, out / name, link=False)
 
 
-def copy_scene(scene: Path, destination: Path) -> Path:
-    """Copy a scene for a trainer that may write into it, as Inria's does with ``points3D.ply``; images are linked where possible.
+def copy_scene(scene: Path, destination: Path, *, link: bool = True) -> Path:
+    """Copy a scene, for a trainer that may write into it, as Inria's does with ``points3D.ply``, with links to images where
+    possible.
 
     Links are followed, for many have their photos elsewhere; not those to a folder around them, which have no end.
 
     Raises:
-        SplatfixError: ``scene-not-copied`` (exit code 3).
+        SplatfixError: ``cannot-write`` (exit code 3).
     """
 
     def leads_back(parent: str, names: list[str]) -> list[str]:
@@ -163,19 +153,18 @@ def copy_scene(scene: Path, destination: Path) -> Path:
         return [name for name in names if around.is_relative_to(Path(parent, name).resolve())]
 
     def copy(source: str, target: str) -> None:
-        if Path(source).suffix.lower() in _LINKED:
+        if link and Path(source).suffix.lower() in _LINKED:
             with suppress(OSError):  # no links here
                 Path(target).symlink_to(Path(source).resolve())
                 return
         shutil.copyfile(source, target)
 
+    options: Any = {"ignore": leads_back, "ignore_dangling_symlinks": True, "dirs_exist_ok": True}
     try:
-        shutil.copytree(
-            scene, destination, ignore=leads_back, copy_function=copy, ignore_dangling_symlinks=True
-        )
-    except (OSError, RecursionError) as error:
+        shutil.copytree(scene, destination, copy_function=copy, **options)
+    except OSError as error:
         reason: object = error
         if isinstance(error, shutil.Error):  # which has a row of each file
             reason = error.args[0][0][-1]
-        raise SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason) from error
+        raise SplatfixError.of("certify.cannot-write", folder=destination, reason=reason) from error
     return destination

@@ -31,7 +31,7 @@ def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
     copy = copy_scene(scene, tmp_path / "copy")
     assert {path.name for path in copy.iterdir()} == {"images", "sparse"}
     assert (copy / "images" / "a.png").is_symlink() and not (copy / "images").is_symlink()
-    assert refused(copy_scene, scene, copy).code == "scene-not-copied", "it is there already"
+    assert refused(copy_scene, scene, copy).code == "cannot-write", "it is there already"
 
 
 def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) -> str:

@@ -32,7 +32,8 @@ def evaluation_memory(training: Training) -> Measures:
     memory = training.record.memory
     slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
     train, evaluation = memory.peaks
-    start, held = 0, "allocated on the GPU"
+    start: int | None = 0
+    held = "allocated on the GPU"
     if not memory.cuda:
         held = "resident beyond Python and torch"
         start = None if training.stack or memory.host is None else memory.host.start
