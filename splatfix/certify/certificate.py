@@ -66,6 +66,8 @@ def write_certificate(
     device, level, kernels = subject.device, subject.request.level, subject.kernels
     # judged for the GPU that trained; any other in the machine says nothing about it
     findings = run_checks(make_context(facts, Goal(device="" if device == "cpu" else device)))
+    if device == "cpu":  # one that is not used refuses nothing
+        findings = tuple(item for item in findings if not check_named(item.code).needs_gpu)
     built_elsewhere = levels.built_for(facts, subject.request.targets, device)
     comparison = compare(runs, subject.baseline) if subject.baseline else None
     not_all = subject.not_run
@@ -78,7 +80,7 @@ def write_certificate(
     if runs and built_elsewhere:  # what is installed did not train: it stands apart from the levels
         measure = Measure(built_elsewhere.reached, built_elsewhere.shown_by)
         diagnosis.append(_EXTENSIONS_BUILT.criterion(measure))
-    found = diagnosed(findings, device) if level is not None else ()
+    found = diagnosed(findings) if level is not None else ()
     diagnosis += found
     reasons = failures(diagnosis, kernels, runs, proof)
     left_open = [not_all] if not_all else levels.open_of(runs)
@@ -171,9 +173,9 @@ def prove(
     if built_elsewhere and not runs:
         of_extensions = built_elsewhere
     else:
-        judged = [] if subject.device == "cpu" else list(findings)
+        judged = findings
         if of := subject.extensions:  # others in the environment say nothing of a stack
-            judged = [item for item in judged if item.subject.replace("-", "_").startswith(of)]
+            judged = [item for item in findings if item.subject.replace("-", "_").startswith(of)]
         plain = bool(runs) and subject.renderer == "torch"
         if plain:  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
             judged = [item for item in judged if item.status is Status.FAIL]
@@ -190,20 +192,19 @@ def prove(
     return (*rungs, levels.reproduces(runs, comparison, not_all))
 
 
-def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]:
-    """Return every finding that matters for the device as a criterion: not what the checks skip, nor on a CPU those of GPUs. A
-    warning is not judged."""
+def diagnosed(findings: Sequence[Finding]) -> tuple[Criterion, ...]:
+    """Return every finding as a criterion, but not what the checks skip. A warning is not judged."""
     criteria = []
     for item in findings:
-        check = check_named(item.code)
-        if item.status is Status.SKIP or (device == "cpu" and check.needs_gpu):
+        if item.status is Status.SKIP:
             continue
         outcome, advice, measured = _OUTCOMES.get(item.status, Outcome.FAILED), "", item.summary
         if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
             advice = f"splatfix diagnose --explain {item.code} explains it; splatfix diagnose names the fix."
         elif item.status is Status.WARN:
             measured = f"warning: {item.summary}"
-        criteria.append(Criterion(item.code, outcome, measured, check.title, advice=advice))
+        required = check_named(item.code).title
+        criteria.append(Criterion(item.code, outcome, measured, required, advice=advice))
     return tuple(criteria)
 
 

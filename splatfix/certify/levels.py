@@ -30,8 +30,6 @@ NEEDS = {1: (), 2: ("torch",), 3: TRAINING_NEEDS, 4: TRAINING_NEEDS}
 
 def resolved(findings: Sequence[Finding], device: str) -> Rung:
     """Judge the lowest level by the findings for the GPU that ``device`` means."""
-    if device == "cpu":  # a GPU that is not used refuses nothing
-        findings = [item for item in findings if not check_named(item.code).needs_gpu]
     if bad := _told(RungName.RESOLVED, findings, Status.FAIL, Status.CRASH):
         return Rung(RungName.RESOLVED, False, bad)
     shown_by = _told(RungName.RESOLVED, findings, Status.PASS) or "Python and torch are installed"
