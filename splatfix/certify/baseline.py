@@ -128,15 +128,11 @@ def _machine(record: TrainingRecord) -> str | None:
 
 def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged: Outcome) -> SceneComparison:
     """Judge every measure of a scene; with an obstacle none is, and the scene's outcome is ``not_judged``."""
-    now, measures, quality = _measures(run.record), [], quality_tolerance(run.record)
+    now, measures = _measures(run.record), []
     if any(now[name] is None for name in _NEEDED):
         obstacle, not_judged = "no measurement", Outcome.FAILED
-    tolerances = {
-        "psnr": quality,
-        "ssim": quality,
-        "speed": SPEED_TOLERANCE,
-        "train-memory": MEMORY_TOLERANCE,
-    }
+    tolerances = {"speed": SPEED_TOLERANCE, "train-memory": MEMORY_TOLERANCE}
+    tolerances |= dict.fromkeys(("psnr", "ssim"), quality_tolerance(run.record))
     open_for = dict(_NOT_JUDGED)
     if unlike:
         open_for |= dict.fromkeys(("speed", "train-memory"), f"another {unlike}")

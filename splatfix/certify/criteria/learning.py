@@ -52,7 +52,6 @@ _LEARN = (
     after="rendering",
 )
 def held_out_views(training: Training) -> Measures:
-    """Count the views of both sets: quality is measured on those that were not trained on, and on all of them."""
     split, views = training.record.split, training.record.heldout.views
     shared = {*(set(split.train) & set(split.test)), *split.repeated}
     met = bool(split.test) and bool(split.train) and not shared and views == len(split.test)
@@ -68,7 +67,6 @@ def held_out_views(training: Training) -> Measures:
     advice=_FIND_THE_PART,
 )
 def finite_values(training: Training) -> Measures:
-    """Count the steps with a NaN or an infinity in any gradient, and look at the loss."""
     record = training.record
     counts = [group.non_finite_steps for group in record.gradients.values()]
     if not counts or None in counts:
@@ -141,7 +139,6 @@ def _not_judged(name: str, group: GroupGradients, training: Training) -> str:
     "above zero. For the smoke trainer, put torch back (splatfix install --repair torch).",
 )
 def parameters_move(training: Training) -> Measures:
-    """Compare where every group is before and after some steps of the optimizer."""
     updates = training.record.updates
     if not updates:
         return Measure(None if training.stack else False, "no step of an optimizer was looked at")
@@ -167,7 +164,6 @@ def parameters_move(training: Training) -> Measures:
     after="training",
 )
 def gaussians_reached(training: Training) -> Measures:
-    """Take the share of the Gaussians that gradients still reach at the end of the run."""
     share, steps = training.record.reached.share, training.record.reached.steps
     if share is None or not steps:
         return MISSING
@@ -185,7 +181,6 @@ def gaussians_reached(training: Training) -> Measures:
     after="training",
 )
 def loss_falls(training: Training) -> Measures:
-    """Compare the loss of the last iterations with that of the first."""
     first, last = training.record.train_loss.first, training.record.train_loss.last
     if first is None or last is None:
         return MISSING
@@ -226,7 +221,6 @@ def densification(training: Training) -> Measures:
     after="rendering",
 )
 def heldout_gain(training: Training) -> Measures:
-    """Compare held-out views with how they looked before the training."""
     before = (training.record.initial_heldout or ImageQuality()).psnr
     after = training.record.heldout.psnr
     if before is None or after is None:
@@ -250,7 +244,6 @@ def _unless_slow(training: Training, met: bool, measured: str, learns: bool) -> 
     advice=_LEARN,
 )
 def heldout_quality(training: Training) -> Measures:
-    """Compare held-out PSNR with the scene's reference, where there is one for this length and size."""
     psnr, floor = training.record.heldout.psnr, training.record.config.psnr_floor
     measured = "not measured" if psnr is None else f"{psnr:.2f} dB"
     if floor is None:
@@ -270,7 +263,6 @@ def heldout_quality(training: Training) -> Measures:
     after="rendering",
 )
 def heldout_not_above_training(training: Training) -> Measures:
-    """Compare views that were held out with those that were trained on."""
     return _against_training(training.record, lambda better: better >= -MAX_ABOVE_TRAINING_DB)
 
 
@@ -285,7 +277,6 @@ def heldout_not_above_training(training: Training) -> Measures:
     of=SMOKE,
 )
 def heldout_near_training(training: Training) -> Measures:
-    """Compare the two the other way round."""
     return _against_training(training.record, lambda better: better <= MAX_BELOW_TRAINING_DB)
 
 
@@ -307,7 +298,6 @@ def _against_training(record: TrainingRecord, good: Callable[[float], bool]) -> 
     of=SMOKE,
 )
 def ply_round_trip(training: Training) -> Measures:
-    """Compare what the saved point cloud, read back, renders with what was trained."""
     difference, tolerance = training.record.ply.round_trip_difference, training.record.ply.tolerance
     if difference is None or tolerance is None:
         return MISSING
@@ -323,7 +313,6 @@ def ply_round_trip(training: Training) -> Measures:
     after="training",
 )
 def point_cloud_saved(training: Training) -> Measures:
-    """Look into the point clouds that were saved: whole, finite, and the last with every Gaussian."""
     record = training.record
     expected, trained = str(record.config.iterations), record.gaussians.final
     sound, listed = expected in record.saves, []

@@ -55,7 +55,6 @@ def evaluation_memory(training: Training) -> Measures:
     "records the memory of any trainer.",
 )
 def memory_growth(training: Training) -> Measures:
-    """Take by how much memory grows beyond the model."""
     memory = training.record.memory
     slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
     growth = memory.growth
@@ -79,7 +78,6 @@ def memory_growth(training: Training) -> Measures:
     "what else saves memory.",
 )
 def memory_utilisation(training: Training) -> Measures:
-    """Take the share of memory in use: of the GPU by all programs, or of what this process may use."""
     memory, cuda = training.record.memory, training.record.memory.cuda
     share, kind = None, "of the GPU's memory in use, by all programs"
     if cuda and training.record.machine.gpu_integrated:
@@ -129,7 +127,6 @@ def memory_spill(training: Training) -> Measures:
     learning=True,
 )
 def time_by_phase(training: Training) -> Measures:
-    """Take the share of the training that its phases account for."""
     phases, total = training.record.phases, training.record.seconds.get("train") or 0.0
     timed = sum(phases.values())
     both = phases.get("forward", 0.0) > 0 and phases.get("backward", 0.0) > 0

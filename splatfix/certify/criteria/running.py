@@ -61,7 +61,6 @@ def observed(training: Training) -> Measure:
     without_result=True,
 )
 def runs_as_it_is(training: Training) -> Measures:
-    """Name what had to be mended."""
     mends = training.mends
     measured = "; ".join(f"{mend.summary.rstrip('.')} [{mend.code}]" for mend in mends)
     advice = steps_in_words(step for mend in mends for step in mend.remedy)
@@ -101,7 +100,6 @@ def finished(training: Training) -> Measures:
     of=SMOKE,
 )
 def renderer_as_asked(training: Training) -> Measures:
-    """Compare the renderer that ran with the one that was asked for."""
     ran = training.record.implementations.get("renderer", Implementation())
     asked = training.record.config.renderer
     return Measure(ran.kind == asked, f"{ran.kind} ({ran.name})", required=str(asked))
@@ -116,7 +114,6 @@ def renderer_as_asked(training: Training) -> Measures:
     of=SMOKE,
 )
 def implementations_identified(training: Training) -> Measures:
-    """Compare the code of each part with what its name says, and count its calls."""
     iterations = training.record.iterations or 0
     problems, digests = [], []
     for part in ("renderer", "ssim", "knn", "optimizer"):
@@ -144,7 +141,6 @@ def implementations_identified(training: Training) -> Measures:
     of=SMOKE,
 )
 def training_repeats(training: Training) -> Measures:
-    """Compare the losses of a training's beginning with those of a second run."""
     if training.repeated is None:
         return None
     allowed = CPU_TOLERANCE if training.device == "cpu" else GPU_TOLERANCE
@@ -181,7 +177,6 @@ def no_cuda_error(training: Training) -> Measures:
     without_result=True,
 )
 def extensions_ran(training: Training) -> Measures:
-    """Count the calls of every extension."""
     record, extensions = training.record, training.extensions
     known = {_top(name) for name in (*record.implementations, *(item.name for item in record.failed_imports))}
     idle = [name for name in extensions if name not in known]
@@ -206,7 +201,6 @@ def extensions_ran(training: Training) -> Measures:
     without_result=True,
 )
 def no_silent_fallback(training: Training) -> Measures:
-    """Name imports of extensions that failed, and that the code went on without."""
     record = training.record
     fatal = record.error.module if record.error else None
     without, of_variants = [], []
