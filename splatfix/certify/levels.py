@@ -71,11 +71,9 @@ def built(
 
 def loads(kernels: Sequence[KernelCheck], scenes: Sequence[SceneRun]) -> Rung:
     """Take what was imported: by a training, else by a check of kernels."""
-    for run in scenes:
-        parts = [name for name, part in run.record.implementations.items() if part.module]
-        if parts:
-            text = f"imported in the target environment: {', '.join(sorted(parts))}"
-            return Rung(RungName.LOADS, True, text)
+    parts = {name for run in scenes for name, part in run.record.implementations.items() if part.module}
+    if parts:
+        return Rung(RungName.LOADS, True, f"imported in the target environment: {', '.join(sorted(parts))}")
     if any(item.implementation for item in kernels):
         return Rung(RungName.LOADS, True, "the kernels were imported in the target environment")
     # of a trainer that was not observed nothing is said
@@ -142,11 +140,10 @@ def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None, not_al
     not_shown += [f"{run.scene} cannot be read" for run in scenes if run.unreadable]
     held = []
     for item in comparison.scenes:
-        if item.outcome is Outcome.NOT_MEASURED:
+        if item.outcome is Outcome.MET:
+            held.append(item.scene)
+        else:
             not_shown.append(f"{item.scene}: not comparable: {item.why}")
-            continue
-        met = [one for one in item.measures if one.outcome is Outcome.MET and one.unit != "B"]
-        figures = (f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})" for one in met)
-        held.append(f"{item.scene} {', '.join(figures)}")
-    evidence = "; ".join([*not_shown, *held]) or "no scene was trained"
-    return Rung(RungName.REPRODUCES, None if not_shown or not held else True, evidence)
+    if not_shown or not held:
+        return Rung(RungName.REPRODUCES, None, "; ".join(not_shown) or "no scene was trained")
+    return Rung(RungName.REPRODUCES, True, f"all that is judged is within tolerance: {', '.join(held)}")
