@@ -18,8 +18,6 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.core.step import say
 
-SCENE_TIMEOUT = 4 * 3600.0
-
 GPU_ITERATIONS = 7000
 """The first evaluation of the reference implementation, with the schedule of the paper."""
 CPU_ITERATIONS = 300
@@ -28,11 +26,11 @@ CPU_WIDTH = 320
 
 
 class Suite(Struct, frozen=True):
-    """A named set of scenes: bundled ones, trained with the trainer's preset of that name, or those of a data folder."""
+    """A named set of scenes: bundled ones, trained with the trainer's preset of that name, those of a data folder, or none."""
 
-    name: str
-    scenes: tuple[str, ...]
-    timeout: float
+    name: str = ""
+    scenes: tuple[str, ...] = ()
+    timeout: float = 4 * 3600.0
     """Seconds per scene."""
     iterations: int | None = None
     """Overrides the preset."""
@@ -48,9 +46,6 @@ class Suite(Struct, frozen=True):
 
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
 """Files of a scene that no trainer writes to, by their endings."""
-
-NO_SCENES = Suite("", (), 0.0)
-"""Of a run level that trains nothing."""
 
 # quick takes under a minute on two CPU cores
 SUITES = {
@@ -104,7 +99,6 @@ def data_suite(
     return Suite(
         "data",
         tuple(scene.name for scene in scenes),
-        SCENE_TIMEOUT,
         iterations=iterations or GPU_ITERATIONS,
         resolution=resolution,
         data=folder,

@@ -19,7 +19,7 @@ from splatfix.certify.levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, TestedStack
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
-from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
+from splatfix.certify.scenes import Suite, data_suite, sample_suite
 from splatfix.certify.staging import child_variables, stage
 from splatfix.core.codec import from_json, json_object
 from splatfix.core.errors import SplatfixError
@@ -266,7 +266,7 @@ def _suite(request: CertifyRequest, method: Method | None, device: str) -> Suite
     """Return the scenes that were asked for, those of a run level, or none."""
     level, length = request.level, request.iterations
     if level is not None and level < TRAINS_FROM:
-        return NO_SCENES
+        return Suite()
     if request.data is None:
         name = request.suite
         if level is not None:

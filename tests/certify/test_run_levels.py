@@ -25,7 +25,6 @@ from splatfix.certify import (
     smoke_subject,
 )
 from splatfix.certify.certificate import diagnosed, write_certificate
-from splatfix.certify.scenes import NO_SCENES
 from splatfix.certify.subject import published_method
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
@@ -66,9 +65,9 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 def at(tmp_path: Path, known: Facts, found: list[Finding]) -> At:
     """The certificate of a level, here."""
 
-    def run(level: int | None, runner: Any = None, suite: Suite = NO_SCENES) -> Certificate:
+    def run(level: int | None, runner: Any = None, suite: Suite | None = None) -> Certificate:
         runner = runner or (Nothing() if level == 1 else RecordedKernels())
-        return certify(subject(suite, tmp_path, level=level), known, runner=runner)
+        return certify(subject(suite or Suite(), tmp_path, level=level), known, runner=runner)
 
     return run
 
@@ -140,7 +139,7 @@ def test_a_kernel_that_was_not_measured_leaves_a_level_open(
         (2, native, Verdict.UNDETERMINED),
         (None, native, Verdict.CERTIFIED),
     ):
-        asked = subject(NO_SCENES, tmp_path, level=level)
+        asked = subject(Suite(), tmp_path, level=level)
         asked.kernels = (replace(native, outcome=Outcome.MET), kernel)
         made = write_certificate(asked, known, (RUN,) * (not level))
         assert made.verdict is verdict
@@ -229,7 +228,7 @@ def test_every_form_without_a_scene(
 
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
     gpus = replace(known.machine, gpus=replace(known.machine.gpus, value=()))
-    asked = subject(NO_SCENES, tmp_path, level=1, device="cuda")
+    asked = subject(Suite(), tmp_path, level=1, device="cuda")
     error = refused(certify, asked, replace(known, machine=gpus), runner=Nothing())
     assert (error.code, int(error.exit_code)) == ("no-gpu", 3)
     assert not (tmp_path / "certificate.json").exists()

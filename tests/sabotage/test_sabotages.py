@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from splatfix.certify import Certificate, Criterion, Outcome, Verdict, certify, kernels
+from splatfix.certify import Certificate, Criterion, Outcome, Suite, Verdict, certify, kernels
 from splatfix.certify.criteria.criterion import REGISTERED
-from splatfix.certify.scenes import NO_SCENES
 from splatfix.core.runner import Runner
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS
@@ -80,7 +79,7 @@ def certified(
     if row is not None:
         rows = tuple(item for item in kernels.IMPLEMENTATIONS if item[0] in ("arithmetic", row.refused_by))
         monkeypatch.setattr(kernels, "IMPLEMENTATIONS", rows)
-    return certify(subject(NO_SCENES, folder / "report", python=python, level=2), known, runner=runner)
+    return certify(subject(Suite(), folder / "report", python=python, level=2), known, runner=runner)
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ class StackSubject(Subject, kw_only=True):
     @property
     def suite(self) -> Suite:
         """Its scene, as the smoke trainer's subjects have several."""
-        return Suite(self.scene.name, self.scenes, 0.0)
+        return Suite(self.scene.name, self.scenes)
 
     @property
     def title(self) -> str:
