@@ -122,32 +122,24 @@ def write_certificate(
         diagnosis=tuple(diagnosis),
         stack=subject.tested,
     )
-    summary = summarize(subject, made, left_open, built_elsewhere)
+    summary = summarize(subject.title, made, left_open)
     return replace(made, summary=f"{summary} {idle_gpu(facts, device)}".rstrip())
 
 
-def summarize(
-    subject: SmokeSubject | StackSubject,
-    made: Certificate,
-    left_open: Sequence[str],
-    built_elsewhere: Rung | None,
-) -> str:
+def summarize(title: str, made: Certificate, left_open: Sequence[str]) -> str:
     """Sum up a certificate: how far it came, an opening sentence, and named facts."""
     told = {"Run": levels.RUN_LEVELS.get(made.level or 0, "")}
     told["Levels reached"] = ", ".join(rung.name.value for rung in made.proof if rung.reached) or "none"
     told["Left open"] = "; ".join(left_open)
     ran = [made.environment[part] for run in made.scenes for part in run.record.implementations]
     told["Trained with"] = ", ".join(dict.fromkeys(ran))
-    if built_elsewhere and built_elsewhere.reached:
-        targets = ", ".join(arch.sm for arch in subject.request.targets)
-        told[f"CUDA extensions are built for {targets}"] = "not run"
-    elif made.device == "cpu":
-        told["Not verified"] = "CUDA and GPUs"
-    where = "the CPU" if made.device == "cpu" else made.device
+    where = made.device
+    if made.device == "cpu":
+        where, told["Not verified"] = "the CPU", "CUDA and GPUs"
     verdict = made.verdict.value.replace("-", " ")
     if made.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
         verdict = "passed"  # of a run level without training nothing is called certified
-    sentences = [f"{subject.title} on {where}: {verdict}."]
+    sentences = [f"{title} on {where}: {verdict}."]
     sentences += [f"{name}: {value}." for name, value in told.items() if value]
     if now := made.under_way:
         place = [now["where"], words(now, left=False)]
