@@ -25,7 +25,6 @@ from splatfix.core.errors import Exit, require
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
-from splatfix.core.visible import visible
 from splatfix.knowledge.published import Method
 from splatfix.model import Facts, Status
 from splatfix.plan import Case, Options, advised_options
@@ -114,7 +113,7 @@ def run_and_report(
     except Interrupted as stop:
         if stop.certificate is None:
             raise
-        page = visible(write(stop.certificate).page)
+        page = write(stop.certificate).page
         raise Interrupted(
             f"{_NOTHING} The certificate of what was run, marked as interrupted: {page}."
         ) from None

@@ -18,7 +18,6 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import Runner
 from splatfix.core.step import Command, run, say, target_options, value_options
-from splatfix.core.visible import visible
 from splatfix.knowledge.lanes import GpuNeed, Lane, ToolkitFrom
 
 
@@ -69,7 +68,7 @@ def certify_in_container(
         except KeyboardInterrupt:
             page, text = out / "certificate.html", "Interrupted: nothing was certified."
             if page.is_file():
-                text += f" The certificate of what was run until then: {visible(str(page))}."
+                text += f" The certificate of what was run until then: {page}."
             raise KeyboardInterrupt(text) from None
     finally:
         engine.client.close()
