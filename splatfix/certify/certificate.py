@@ -73,7 +73,8 @@ def write_certificate(
     not_all = subject.not_run
     if under_way is not None:
         not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
-    proof = prove(subject, runs, findings, built_elsewhere, comparison, not_all)
+    left_open = [not_all] if not_all else levels.open_of(runs)
+    proof = prove(subject, runs, findings, built_elsewhere, comparison, left_open)
     diagnosis: list[Criterion] = []
     if subject.loaded is not None and under_way is None:
         diagnosis.append(as_installed(facts, subject.loaded, subject.own, subject.python))
@@ -83,7 +84,6 @@ def write_certificate(
     found = diagnosed(findings) if level is not None else ()
     diagnosis += found
     reasons = failures(diagnosis, kernels, runs, proof)
-    left_open = [not_all] if not_all else levels.open_of(runs)
     # a certificate of a run level skips nothing of it
     if level is not None:
         left_open += [reason_of(item) for item in found if item.outcome is Outcome.UNDETERMINED]
@@ -158,9 +158,9 @@ def prove(
     findings: Sequence[Finding],
     built_elsewhere: Rung | None,
     comparison: Comparison | None,
-    not_all: str = "",
+    left_open: Sequence[str],
 ) -> tuple[Rung, ...]:
-    """Return all levels, lowest first: of what trained, where anything did; ``not_all`` says why not all scenes were trained."""
+    """Return all levels, lowest first: of what trained, where anything did."""
     kernels = subject.kernels
     if built_elsewhere and not runs:
         of_extensions = built_elsewhere
@@ -177,11 +177,11 @@ def prove(
         of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
     rungs = [levels.resolved(findings, subject.device), of_extensions, levels.loads(kernels, runs)]
     if subject.rehearsed:
-        rungs += [levels.trains(runs, not_all, RungName.REHEARSED), levels.computes(kernels)]
+        rungs += [levels.trains(runs, left_open, RungName.REHEARSED), levels.computes(kernels)]
         rungs.append(Rung(RungName.TRAINS, None, "a rehearsal on the CPU shows nothing about CUDA"))
     else:
-        rungs += [levels.computes(kernels), levels.trains(runs, not_all)]
-    return (*rungs, levels.reproduces(runs, comparison, not_all))
+        rungs += [levels.computes(kernels), levels.trains(runs, left_open)]
+    return (*rungs, levels.reproduces(comparison, left_open))
 
 
 def diagnosed(findings: Sequence[Finding]) -> tuple[Criterion, ...]:

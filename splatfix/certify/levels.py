@@ -101,13 +101,13 @@ def computes(kernels: Sequence[KernelCheck]) -> Rung:
     return Rung(RungName.COMPUTES, True, text)
 
 
-def trains(scenes: Sequence[SceneRun], not_all: str, name: RungName = RungName.TRAINS) -> Rung:
-    """Take the criteria of all scenes; ``not_all`` says why not all were trained, and ``name`` is that of a rehearsal where CUDA
-    had no part in it."""
+def trains(scenes: Sequence[SceneRun], left_open: Sequence[str], name: RungName = RungName.TRAINS) -> Rung:
+    """Take the criteria of all scenes; ``left_open`` says what they do not show, or why not all were trained; ``name`` is that of a
+    rehearsal where CUDA had no part in it."""
     failed = [run.scene for run in scenes if run.passed is False]
     if failed:
         return Rung(name, False, f"criteria failed for {', '.join(failed)}")
-    shown = [not_all] if not_all else open_of(scenes)
+    shown = list(left_open)
     reached = None if shown or not scenes else True
     for run in scenes:
         psnr = run.record.heldout.psnr
@@ -129,16 +129,14 @@ def open_of(scenes: Sequence[SceneRun]) -> list[str]:
     return texts
 
 
-def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None, not_all: str = "") -> Rung:
-    """Return the level that a comparison with a baseline reaches; ``not_all`` says why not all scenes were trained."""
+def reproduces(comparison: Comparison | None, left_open: Sequence[str]) -> Rung:
+    """Return the level that a comparison with a baseline reaches, above all that is left open of the training."""
     if comparison is None:
         return Rung(RungName.REPRODUCES, None, "no baseline was given (--baseline)")
     worse = [f"{item.scene}: {item.why}" for item in comparison.scenes if item.outcome is Outcome.FAILED]
     if worse:
         return Rung(RungName.REPRODUCES, False, "; ".join(worse))
-    not_shown = [not_all] if not_all else []
-    not_shown += [f"{run.scene} cannot be read" for run in scenes if run.unreadable]
-    held = []
+    not_shown, held = list(left_open), []
     for item in comparison.scenes:
         if item.outcome is Outcome.MET:
             held.append(item.scene)

@@ -81,7 +81,7 @@ def outcomes(scene: SceneComparison) -> dict[str, Outcome]:
 
 
 def rung(run: SceneRun, published: str) -> Rung:
-    return reproduces((run,), compare((run,), METHODS[published]))
+    return reproduces(compare((run,), METHODS[published]), ())
 
 
 @pytest.mark.parametrize(("factors", "outcome"), TABLES["factors"])

@@ -11,7 +11,7 @@ from splatfix.certify import Certificate, KernelCheck, Outcome, SceneRun, Suite
 from splatfix.certify.baseline import compare
 from splatfix.certify.certificate import failures, prove, write_certificate
 from splatfix.certify.environment import gpu_record
-from splatfix.certify.levels import built_for
+from splatfix.certify.levels import built_for, open_of
 from splatfix.certify.subject import SmokeSubject
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
@@ -41,7 +41,7 @@ def levels(
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), renderer=renderer, device="cuda")
     asked.kernels = kernels
     comparison = compare(runs, baseline) if baseline else None
-    return {rung.name: rung for rung in prove(asked, runs, findings, None, comparison)}
+    return {rung.name: rung for rung in prove(asked, runs, findings, None, comparison, open_of(runs))}
 
 
 @pytest.mark.parametrize("code", ["torch-missing", "driver-too-old", "torch-arch-unsupported"])
@@ -65,7 +65,7 @@ def test_of_a_stack_only_its_own_extensions_are_judged() -> None:
     asked = SimpleNamespace(device="cuda", **known)
     told = {"simple-knn on sm_86": Status.PASS, "gsplat on sm_86": Status.FAIL}
     findings = [Finding(status, name, code="no-kernel-image", subject=name) for name, status in told.items()]
-    built = prove(asked, (RUN,), findings, None, None)[1]  # type: ignore[arg-type]
+    built = prove(asked, (RUN,), findings, None, None, ())[1]  # type: ignore[arg-type]
     assert (built.reached, built.shown_by) == (True, "simple-knn on sm_86")
 
 
