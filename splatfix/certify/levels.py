@@ -102,8 +102,8 @@ def computes(kernels: Sequence[KernelCheck]) -> Rung:
 
 
 def trains(scenes: Sequence[SceneRun], left_open: Sequence[str], name: RungName = RungName.TRAINS) -> Rung:
-    """Take the criteria of all scenes; ``left_open`` says what they do not show, or why not all were trained; ``name`` is that of a
-    rehearsal where CUDA had no part in it."""
+    """Take the criteria of all scenes; ``left_open`` says what they do not show, or why not all were trained. ``name`` is that
+    of a rehearsal where CUDA had no part in it."""
     failed = [run.scene for run in scenes if run.passed is False]
     if failed:
         return Rung(name, False, f"criteria failed for {', '.join(failed)}")
