@@ -212,7 +212,7 @@ def failures(
     reasons += [f"kernel {item.name}: {item.sentence}" for item in kernels if item.outcome is Outcome.FAILED]
     failed = [(run.scene, item) for run in runs for item in run.failed]
     scenes: dict[str, list[str]] = {}
-    for scene, item in sorted(failed, key=lambda pair: vagueness(pair[1].code)):
+    for scene, item in sorted(failed, key=lambda pair: vagueness(pair[1])):
         scenes.setdefault(reason_of(item), []).append(scene)
     reasons += [f"{', '.join(names)}: {reason}" for reason, names in scenes.items()]
     if not reasons:

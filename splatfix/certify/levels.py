@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, first_causes, reason_of
+from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, reason_of, vagueness
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import TRAINING_NEEDS
@@ -121,11 +121,11 @@ def open_of(scenes: Sequence[SceneRun]) -> list[str]:
     """Return each scene that says nothing, or not enough, with the first reason."""
     texts = []
     for run in scenes:
-        undetermined = [item for item in first_causes(run.criteria) if item.outcome is Outcome.UNDETERMINED]
+        undetermined = [item for item in run.criteria if item.outcome is Outcome.UNDETERMINED]
         if run.unreadable:
             texts.append(f"{run.scene} cannot be read (splatfix scenes check says what it lacks)")
         elif run.passed is None:
-            texts.append(f"{run.scene}: {reason_of(undetermined[0])}".rstrip("."))
+            texts.append(f"{run.scene}: {reason_of(min(undetermined, key=vagueness))}".rstrip("."))
     return texts
 
 
