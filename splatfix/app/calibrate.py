@@ -11,7 +11,7 @@ from splatfix.app.result import target_python
 from splatfix.budget.memory import card_phases
 from splatfix.budget.model import Need, Span
 from splatfix.certify.environment import packages_obstacle
-from splatfix.certify.scenes import find_samples, samples_folder
+from splatfix.certify.scenes import SAMPLES, find_samples
 from splatfix.certify.staging import child_variables, stage
 from splatfix.context import make_context
 from splatfix.context.commands import TRAINING_NEEDS
@@ -56,7 +56,7 @@ def calibrated(
         raise obstacle.error()
     if family != "smoke" and not make_context(facts).visible_gpus:
         raise SplatfixError.of("app.no-gpu-to-calibrate")
-    folder = scene or samples_folder() / next(iter(find_samples()))
+    folder = scene or SAMPLES / next(iter(find_samples()))
     with temporary_folder() as staged:
         stage(staged)
 

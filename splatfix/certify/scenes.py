@@ -18,6 +18,8 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.core.step import say
 
+SAMPLES = SMOKE_TRAINER / "samples"
+"""The folder with one folder per sample scene, and their index."""
 GPU_ITERATIONS = 7000
 """The first evaluation of the reference implementation, with the schedule of the paper."""
 CPU_ITERATIONS = 300
@@ -106,11 +108,6 @@ def data_suite(
     )
 
 
-def samples_folder() -> Path:
-    """The folder with one folder per sample scene, and their index."""
-    return SMOKE_TRAINER / "samples"
-
-
 def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
     """Return what is known of the samples of those names, all without one, by name: kind, layout, number of views, the size of
     their images in pixels, points.
@@ -118,7 +115,7 @@ def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2).
     """
-    index = json.loads((samples_folder() / "samples.json").read_text(encoding="utf-8"))
+    index = json.loads((SAMPLES / "samples.json").read_text(encoding="utf-8"))
     known = {row["name"]: row for row in index["scenes"]}
     chosen = tuple(names) or tuple(known)
     for name in chosen:
@@ -129,7 +126,7 @@ def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
 
 def export_sample(name: str, out: Path) -> Path:
     """Copy a sample scene to ``out/NAME`` and return that folder; raises as :func:`copy_scene`."""
-    return copy_scene(samples_folder() / name, out / name, link=False)
+    return copy_scene(SAMPLES / name, out / name, link=False)
 
 
 def copy_scene(scene: Path, destination: Path, *, link: bool = True) -> Path:
