@@ -7,7 +7,7 @@ is what could not be known; of a run that ended early everything behind ``error`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Union
+from typing import Dict, List, Optional, Tuple, Union
 
 SCHEMA_VERSION = 7
 """Of result.json: a field that changes its meaning, or goes, changes this."""
@@ -204,6 +204,14 @@ class Memory:
     """None where the run was too short, or memory cannot be read."""
     cuda: Optional[CudaMemory] = None
     """None on a CPU."""
+
+    @property
+    def peaks(self) -> Tuple[Optional[int], Optional[int]]:
+        """Of training and evaluation: on a GPU what tensors hold decides whether a scene fits, on a CPU all that is resident."""
+        if self.cuda:
+            return self.cuda.train.allocated, self.cuda.eval.allocated
+        host = self.host or HostPeaks()
+        return host.train, host.eval
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,6 @@ DATA_CLASSES = {
     "splatfix.facts.scene.model",
     "splatfix.budget.model",
     "splatfix.certify.model",
-    "splatfix.certify.progress",  # only words
     "splatfix.explain.model",
     "splatfix.install.outcome",
     "splatfix.wheels.model",
@@ -71,7 +70,7 @@ TRAINERS = {
         "smoke_trainer.progress",
         "smoke_trainer.record",
     },
-    "report": {"smoke_trainer.record"},
+    "report": {"smoke_trainer.progress", "smoke_trainer.record"},
 }
 
 # Files that are staged into the target environment and run there beside the kernels.

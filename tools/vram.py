@@ -13,7 +13,7 @@ from splatfix.budget.expected import SHORT_DENSIFICATIONS, mcmc_count
 from splatfix.budget.memory import FLOAT, card_phases
 from splatfix.budget.model import IN_VIEW, Need, Span
 from splatfix.budget.rates import allocated, left_out, rates
-from splatfix.certify.scenes import samples_folder
+from splatfix.certify.scenes import SAMPLES
 from splatfix.checks.scene.size import read_scene_size
 from splatfix.knowledge.tables import table
 from splatfix.knowledge.vram import GIB, families, published_runs
@@ -85,7 +85,7 @@ def _of_mip(scene: str, count: float, *, autograd: bool) -> float:
 def _smoke() -> Iterator[Row]:
     rows = json.loads(RECORD.read_text(encoding="utf-8"))["rows"]
     for row in rows:
-        in_view, size = IN_VIEW, read_scene_size(samples_folder() / row["scene"])
+        in_view, size = IN_VIEW, read_scene_size(SAMPLES / row["scene"])
         # as the scene's folder tells it before any run
         if not isinstance(size, str) and size.in_view is not None:
             in_view = Span(size.in_view, size.in_view, size.in_view)

@@ -10,10 +10,11 @@ from splatfix import facts as machine_facts
 from splatfix.app.result import target_python
 from splatfix.budget.memory import card_phases
 from splatfix.budget.model import Need, Span
-from splatfix.certify.prerequisites import CERTIFY_NEEDS, packages_obstacle
-from splatfix.certify.scenes import find_samples, samples_folder
+from splatfix.certify.environment import packages_obstacle
+from splatfix.certify.scenes import SAMPLES, find_samples
 from splatfix.certify.staging import child_variables, stage
 from splatfix.context import make_context
+from splatfix.context.commands import TRAINING_NEEDS
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import read_text
@@ -51,11 +52,11 @@ def calibrated(
     family = stack.family
     interpreter = target_python(python)
     facts = machine_facts.gather(interpreter)
-    if obstacle := packages_obstacle(facts, interpreter, CERTIFY_NEEDS):
+    if obstacle := packages_obstacle(facts, interpreter, TRAINING_NEEDS):
         raise obstacle.error()
     if family != "smoke" and not make_context(facts).visible_gpus:
         raise SplatfixError.of("app.no-gpu-to-calibrate")
-    folder = scene or samples_folder() / next(iter(find_samples()))
+    folder = scene or SAMPLES / next(iter(find_samples()))
     with temporary_folder() as staged:
         stage(staged)
 

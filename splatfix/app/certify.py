@@ -1,6 +1,5 @@
 """``splatfix certify``: train, and write the certificate as it goes."""
 
-import os
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -14,12 +13,10 @@ from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, re
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.advice import way_out
 from splatfix.certify.criteria.running import MENDS
-from splatfix.certify.host import placed
 from splatfix.certify.levels import TRAINS_FROM
-from splatfix.certify.progress import Progress
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
 from splatfix.certify.stacks.subject import StackSubject
-from splatfix.certify.subject import published_method
+from splatfix.certify.subject import Progress, published_method
 from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
@@ -28,6 +25,7 @@ from splatfix.core.errors import Exit, require
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
+from splatfix.knowledge.published import Method
 from splatfix.model import Facts, Status
 from splatfix.plan import Case, Options, advised_options
 from splatfix.report import console
@@ -48,8 +46,8 @@ def certify(request: CertifyRequest) -> Result[CertificateDocument]:
     """
     with on_interrupt(_NOTHING):
         # a wrong option is told before anything is looked at
-        baseline = None
-        if request.baseline is not None and published_method(request) is None:
+        baseline: Certificate | Method | None = published_method(request)
+        if request.baseline is not None and baseline is None:
             baseline = require(read_stored(Path(request.baseline))).certificate
         python = target_python(request.python)
         facts = machine_facts.gather(python)
@@ -91,7 +89,6 @@ def run_and_report(
     matrix = binary_matrix(make_context(facts))
 
     def write(made: Certificate) -> CertificateDocument:
-        made = placed(made, os.environ)
         options = None
         # to look for options takes a while, and is not done while the training waits for it
         if isinstance(subject, SmokeSubject) and not made.unfinished:
@@ -114,11 +111,12 @@ def run_and_report(
     try:
         return write(train_and_judge(subject, facts, progress, interim=write))
     except Interrupted as stop:
-        if stop.certificate is not None:
-            write(stop.certificate)
-            page = subject.out / "certificate.html"
-            stop.add(f"The certificate of what was run, marked as interrupted: {page}.")
-        raise
+        if stop.certificate is None:
+            raise
+        page = write(stop.certificate).page
+        raise Interrupted(
+            f"{_NOTHING} The certificate of what was run, marked as interrupted: {page}."
+        ) from None
 
 
 def suggested_options(made: Certificate, facts: Facts) -> Options | None:

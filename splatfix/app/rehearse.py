@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from splatfix import __version__
 from splatfix.app.result import Result, show_message, target_python
 from splatfix.certify import CertifyRequest, device_for
-from splatfix.certify.prerequisites import CERTIFY_NEEDS, gpu_obstacle, packages_obstacle
+from splatfix.certify.environment import gpu_obstacle, packages_obstacle
 from splatfix.certify.stacks import prepare
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.checks.checkout.faces import order_of
 from splatfix.context import Goal, make_context
+from splatfix.context.commands import TRAINING_NEEDS
 from splatfix.context.submodules import module_of
 from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.files import write_text
@@ -83,7 +84,7 @@ def read_trainer(request: CertifyRequest) -> Trainer:
     replacement = Replacement((*replacement.dropins, *beside), native)
 
     # why it cannot be run here
-    obstacle = packages_obstacle(facts, python, CERTIFY_NEEDS) or gpu_obstacle(device, facts)
+    obstacle = packages_obstacle(facts, python, TRAINING_NEEDS) or gpu_obstacle(device, facts)
     if device == "cpu" and replacement.useless:
         unread = any(item.undetermined for item in replacement.native)
         obstacle = Rejected.of(

@@ -12,7 +12,7 @@ from splatfix.app.certify import next_step
 from splatfix.app.result import Result
 from splatfix.app.stored import NAME, read_stored
 from splatfix.certify.baseline import compare, require_alike
-from splatfix.certify.levels import reproduces
+from splatfix.certify.levels import open_of, reproduces
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
@@ -65,8 +65,7 @@ def diff(a: Path, b: Path) -> Result[Difference]:
     for stored in (judged, baseline):
         require_alike(stored.path, stored.certificate, certificate_b.renderer, certificate_b.device)
     compared = compare(certificate_b.scenes, baseline.certificate)
-    assert compared is not None  # there is a baseline
-    rung = reproduces(certificate_b.scenes, compared)
+    rung = reproduces(compared, open_of(certificate_b.scenes))
     difference = Difference(str(baseline.path), str(judged.path), rung, compared)
     return Result("report diff", difference, _DIFFERENCE[rung.reached])
 

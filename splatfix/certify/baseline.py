@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from smoke_trainer.data.find import PUBLIC_SCENES
-from smoke_trainer.record import HostPeaks, TrainingRecord
+from smoke_trainer.record import TrainingRecord
 from splatfix.certify.model import Certificate, Compared, Comparison, Outcome, SceneComparison, SceneRun
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
-from splatfix.knowledge.published import Method, methods
+from splatfix.knowledge.published import Method
 
 QUALITY_TOLERANCE = 0.005
 """Relative: held-out PSNR and SSIM may fall by half a percent. On the CPU two runs of one seed are equal; of full trainings
@@ -55,23 +55,13 @@ def require_alike(path: Path, earlier: Certificate, renderer: str, device: str) 
         raise SplatfixError.of("certify.unlike-baseline", path=path, earlier=then, asked=asked)
 
 
-def compare(
-    scenes: Sequence[SceneRun], baseline: Certificate | None, published: str = ""
-) -> Comparison | None:
-    """Compare what was trained with an earlier certificate, or with the published figures of a name, which win; None without
-    either.
-
-    Raises:
-        KeyError: there are no published figures of that name.
-    """
+def compare(scenes: Sequence[SceneRun], baseline: Certificate | Method) -> Comparison:
+    """Compare what was trained with an earlier certificate, or with published figures."""
     readable = [run for run in scenes if not run.unreadable]
-    if published:
-        method = methods()[published]
+    if isinstance(baseline, Method):
         # other conditions than the source's are nobody's failure
-        rows = [_beside(run, *_published(run, method), Outcome.NOT_MEASURED) for run in readable]
-        return Comparison(published, f"{method.title}: {method.source}", tuple(rows))
-    if baseline is None:
-        return None
+        rows = [_beside(run, *_published(run, baseline), Outcome.NOT_MEASURED) for run in readable]
+        return Comparison(baseline.name, f"{baseline.title}: {baseline.source}", tuple(rows))
     stored = {run.scene: run.record for run in baseline.scenes}
     # whoever gives a certificate asks for that comparison: that it cannot be made is a failure
     rows = [_beside(run, *_earlier(run, stored.get(run.scene)), Outcome.FAILED) for run in readable]
@@ -138,22 +128,19 @@ def _machine(record: TrainingRecord) -> str | None:
 
 def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged: Outcome) -> SceneComparison:
     """Judge every measure of a scene; with an obstacle none is, and the scene's outcome is ``not_judged``."""
-    now, measures, quality = _measures(run.record), [], quality_tolerance(run.record)
+    now, measures = _measures(run.record), []
     if any(now[name] is None for name in _NEEDED):
         obstacle, not_judged = "no measurement", Outcome.FAILED
-    tolerances = {
-        "psnr": quality,
-        "ssim": quality,
-        "speed": SPEED_TOLERANCE,
-        "train-memory": MEMORY_TOLERANCE,
-    }
-    another = f"another {unlike}" if unlike else ""
-    open_for = {**_NOT_JUDGED, "speed": another, "train-memory": another}
+    tolerances = {"speed": SPEED_TOLERANCE, "train-memory": MEMORY_TOLERANCE}
+    tolerances |= dict.fromkeys(("psnr", "ssim"), quality_tolerance(run.record))
+    open_for = dict(_NOT_JUDGED)
+    if unlike:
+        open_for |= dict.fromkeys(("speed", "train-memory"), f"another {unlike}")
     for name, unit in _UNITS.items():
         new, old = now[name], then.get(name)
         outcome, tolerance, why = Outcome.NOT_MEASURED, None, obstacle or open_for.get(name, "")
         if not obstacle and (new is None or old is None):
-            why = "not measured" if new is None else "the baseline does not have it"
+            why = "not measured in both"
         elif not why and new is not None and old is not None:
             tolerance, outcome = tolerances[name], Outcome.MET
             # of memory, less is better
@@ -174,13 +161,10 @@ def _beside(run: SceneRun, then: _Values, obstacle: str, unlike: str, not_judged
 def _measures(record: TrainingRecord) -> _Values:
     """What is compared, from a trainer's result; memory in bytes, allocated on the GPU or resident."""
     memory, quality = record.memory, record.heldout
-    train: float | None = memory.rss
-    evaluation: float | None = (memory.host or HostPeaks()).eval
-    if memory.cuda:
-        train, evaluation = memory.cuda.train.allocated, memory.cuda.eval.allocated
+    train, evaluation = memory.peaks
     return {
         "speed": record.iterations_per_second,
-        "train-memory": train,
+        "train-memory": train if memory.cuda else memory.rss,
         "eval-memory": evaluation,
         "psnr": quality.psnr,
         "ssim": quality.ssim,

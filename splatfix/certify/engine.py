@@ -5,40 +5,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from splatfix.certify.certificate import Measured, incomplete, write_certificate
-from splatfix.certify.environment import commit
+from splatfix.certify.certificate import write_certificate
 from splatfix.certify.kernels import check_kernels
-from splatfix.certify.levels import built_for
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
-from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
-from splatfix.certify.progress import Progress
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.staging import child_variables, stage
-from splatfix.certify.subject import SmokeSubject
-from splatfix.checks import run_checks
-from splatfix.context import Goal, make_context
+from splatfix.certify.subject import Progress, SmokeSubject
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.visible import visible
-from splatfix.facts import gather
 from splatfix.model import Facts
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a certification; with the certificate of the scenes that were trained, if any."""
+    """Ctrl-C or SIGTERM during a certification."""
 
-    def __init__(
-        self, out: Path | None = None, scenes: tuple[str, ...] = (), certificate: Certificate | None = None
-    ) -> None:
-        message = "Interrupted: nothing was certified."
-        if scenes:
-            message += f" Partial results of {', '.join(scenes)} are in {out}."
-        super().__init__(visible(message))
-        self.certificate = certificate
-
-    def add(self, *sentences: str) -> None:
-        """Say more about what is left behind."""
-        self.args = (" ".join((str(self), *map(visible, sentences))),)
+    certificate: Certificate | None = None
+    """Of the scenes that were begun."""
 
 
 def certify(
@@ -61,65 +43,42 @@ def certify(
     began = time.monotonic()
     runs: list[SceneRun] = []
     under_way: dict[str, Any] = {}
-    begun: list[str] = []
-    commit()  # kept from here on: after an interrupt no program is started any more
 
-    def certificate(*, finished: bool = False) -> Certificate:
-        measured = Measured(
-            seconds=round(time.monotonic() - began, 1),
-            finished=finished,
-            runs=tuple(runs),
-            not_run=subject.not_run,
-            kernels=subject.kernels,
-            sources=subject.sources,
-            loaded=subject.loaded.compare() if finished and subject.loaded else None,
-            stack=subject.tested,
-            environment=subject.valid_for,
+    def certificate(**state: Any) -> Certificate:
+        return write_certificate(
+            subject, facts, tuple(runs), seconds=round(time.monotonic() - began, 1), **state
         )
-        goal = Goal()
-        if subject.device != "cpu":
-            # judged for the GPU that trained; any other in the machine says nothing about it
-            goal = Goal(device=subject.device)
-        findings = run_checks(make_context(facts, goal))
-        built = built_for(facts, subject.request.targets, subject.device)
-        return write_certificate(subject, facts, measured, findings, built)
+
+    def at(where: str) -> dict[str, Any]:
+        number, scenes = len(runs) + 1, len(subject.scenes)
+        if scenes > 1:
+            where += f" (scene {number} of {scenes})"
+        return {"where": where, "scene": number, "scenes": scenes}
 
     def tell(where: str, state: Mapping[str, Any]) -> None:
-        state = {**state, "scene": len(begun), "scenes": len(subject.scenes)}
-        under_way.update(state, where=where)
-        progress(where, state)
+        nonlocal under_way
+        under_way = {**state, **at(where)}
+        progress(under_way["where"], under_way)
 
     with temporary_folder() as scratch:
         try:
             subject.prepare(facts, runner or Runner(), scratch, progress)
             for scene in () if subject.not_run else subject.scenes:
-                begun.append(scene)
-                under_way = {"where": scene, "scene": len(begun), "scenes": len(subject.scenes)}
-                interim(incomplete(certificate(), subject.scenes, under_way, interrupted=False))
+                under_way = at(scene)
+                interim(certificate(under_way=under_way))
                 runs.append(subject.run(scene, tell))
-            return certificate(finished=True)
+            return certificate()
         except KeyboardInterrupt:
-            partial = None
-            if begun:
-                partial = incomplete(certificate(), subject.scenes, under_way, interrupted=True)
-            raise Interrupted(subject.out, tuple(begun), partial) from None
+            stop = Interrupted()
+            if under_way:
+                stop.certificate = certificate(under_way=under_way, interrupted=True)
+            raise stop from None
 
 
 def verify(
-    python: str,
-    device: str,
-    *,
-    facts: Facts | None = None,
-    runner: Runner | None = None,
-    stage_files: Callable[[Path], Path] = stage,
+    python: str, device: str, *, stage_files: Callable[[Path], Path] = stage
 ) -> tuple[KernelCheck, ...]:
-    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64.
-
-    Raises:
-        SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
-    """
-    if obstacle := packages_obstacle(facts or gather(python), python, VERIFY_NEEDS):
-        raise obstacle.error()
+    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64."""
     with temporary_folder() as folder:
         variables = child_variables(stage_files(folder))
-        return check_kernels(runner or Runner(), python, device, folder, variables)
+        return check_kernels(Runner(), python, device, folder, variables)

@@ -1,37 +1,156 @@
-"""What a certificate is valid for: the versions of everything that ran, and the hardware."""
+"""The environment and the GPU of a certification: what it needs before it runs, and what its certificate is valid for."""
+
+from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
 
 import splatfix
 from splatfix.certify.model import SceneRun
+from splatfix.checks.extension.packages import variant_names
 from splatfix.context import make_context
-from splatfix.core.runner import Runner
+from splatfix.context.commands import lacking, pip
+from splatfix.core.codec import from_json, parse_json, to_json
+from splatfix.core.errors import Rejected, SplatfixError
+from splatfix.core.files import dumps
+from splatfix.core.step import Command, run
 from splatfix.core.words import counted
 from splatfix.model import Facts
+
+AUTO = "auto"
+
+_DROPIN_OF = {"inria": "diff-gaussian-rasterization", "gsplat": "splatfix-gsplat-csrc"}
+"""By renderer, the drop-in with which it runs on a CPU too."""
+_HOST = "SPLATFIX_CONTAINER"
+"""The variable of a container in which its host tells, as JSON, what only the host knows."""
+NOT_CALLED = frozenset({"stopthepop"})
+"""Variants of Inria's rasterizer with settings that the smoke trainer does not know."""
+
+
+def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Rejected | None:
+    """Reject an environment whose interpreter does not work or lacks one of these distributions (exit code 3)."""
+    environment = facts.environment
+    if environment.interpreter.value is None:
+        problem = f"Cannot run {python}: {environment.interpreter.error}"
+        return Rejected.of("certify.prerequisites-missing", problem=problem)
+    missing = lacking(facts, needs)
+    if not missing:
+        return None
+    todo = [
+        pip(facts, "install", *missing, text="Install them"),
+        run(
+            "splatfix", "certify", "--python", "FOLDER", text="Choose the environment of your splatting stack"
+        ),
+    ]
+    if python == sys.executable:  # splatfix's own environment is seldom the one that is meant
+        todo.reverse()
+    problem = f"This environment lacks {', '.join(missing)}."
+    return Rejected.of("certify.prerequisites-missing", problem=problem, todo=tuple(todo))
+
+
+def gpu_obstacle(device: str, facts: Facts) -> Rejected | None:
+    """Reject a GPU that was asked for and that programs do not see (exit code 3): its diagnosis would be of nothing."""
+    if device == "cpu" or make_context(facts).visible_gpus:
+        return None
+    return Rejected.of("certify.no-gpu-to-judge", device=device)
+
+
+def renderer_for(renderer: str, device: str, facts: Facts) -> str:
+    """Return the renderer as asked; ``auto`` is that of the rasterizer in the environment, Inria's before gsplat's, where it runs
+    on the device and the trainer can call it, else splatfix's own. On a CPU only splatfix's drop-ins run.
+
+    Raises:
+        SplatfixError: ``renderer-needs-gpu`` (exit code 2) for one with CUDA kernels only, on a CPU.
+    """
+    runs_here = list(_DROPIN_OF)
+    if device == "cpu":
+        installed = facts.environment.distributions.value or ()
+        dropins = {canonicalize_name(item.name) for item in installed if item.made_by_splatfix == "drop-in"}
+        runs_here = [name for name, dropin in _DROPIN_OF.items() if dropin in dropins]
+    if renderer == AUTO:
+        callable_here = {"gsplat"} & {*(facts.environment.modules.value or ())}
+        for package in facts.environment.packages.value or ():
+            if package.module == "diff_gaussian_rasterization" and {*variant_names(package)} - NOT_CALLED:
+                callable_here.add("inria")
+        return next((name for name in runs_here if name in callable_here), "torch")
+    if renderer == "torch" or renderer in runs_here:
+        return renderer
+    raise SplatfixError.of("certify.renderer-needs-gpu", renderer=renderer)
+
+
+def device_for(device: str, facts: Facts) -> str:
+    """Return the device as asked; ``auto`` is the GPU where there is one and torch is a CUDA build: that it then fails is a
+    result, and no reason to use the CPU instead."""
+    if device != AUTO:
+        return device
+    if make_context(facts).visible_gpus and not _torch_lacks(facts):
+        return "cuda"
+    return "cpu"
+
+
+def idle_gpu(facts: Facts, device: str) -> str:
+    """One sentence on a GPU that is present and was not used; "" otherwise."""
+    gpus = make_context(facts).visible_gpus
+    if device != "cpu" or not gpus:
+        return ""
+    return f"The {gpus[0].name} was not used: {_torch_lacks(facts) or 'the device is cpu'}."
+
+
+def _torch_lacks(facts: Facts) -> str:
+    """Why torch cannot use an NVIDIA GPU; "" where it can."""
+    torch = facts.environment.torch.value
+    if torch is None:
+        return "torch could not be read"
+    if torch.cuda:
+        return ""
+    return f"torch {torch.version} is a {torch.built_for} build"
+
+
+class Host(Struct, frozen=True):
+    """Where a certification in a container runs, and how it is repeated."""
+
+    container: str = ""
+    """The lane, the id of its image, name and id of the image that was made from; "" outside of one."""
+    repeat: Command | None = None
+    """The host's command line for the same."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Those of the container's environment that tell it."""
+        return {_HOST: dumps(to_json(self))}
+
+
+def told_by_host() -> Host:
+    """Return what the host of this container told."""
+    return from_json(Host, parse_json(os.environ.get(_HOST, "{}")))
 
 
 def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dict[str, str]:
     """Name everything as a report shows it; what the trainer told of itself wins over what was found from outside."""
     interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
     environment = {
-        "splatfix": f"{splatfix.__version__}{commit()}",
+        "splatfix": splatfix.__version__,
         "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
         "python": interpreter.version if interpreter else "unknown",
         "torch": torch.version if torch else "unknown",
         **gpu_record(facts, device, scenes),
     }
-    for run in scenes:
-        machine = run.record.machine
+    for trained in scenes:
+        machine = trained.record.machine
         if machine.cpu:
             cores, threads = counted(machine.cores or 0, "core"), counted(machine.threads or 0, "thread")
             environment["CPU"] = f"{machine.cpu}, {cores}, {threads}"
-        if run.record.memory.limit:
-            environment["memory"] = f"{run.record.memory.limit / 2**30:.1f} GiB"
-        for part, ran in run.record.implementations.items():
+        if trained.record.memory.limit:
+            environment["memory"] = f"{trained.record.memory.limit / 2**30:.1f} GiB"
+        for part, ran in trained.record.implementations.items():
             environment[part] = " ".join(filter(None, (ran.name, ran.version, ran.engine)))
+    if container := told_by_host().container:
+        environment["container"] = container
     return environment
 
 
@@ -59,13 +178,3 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
     driver = facts.machine.driver.value
     record["driver"] = (driver.version or "unknown") if driver else "none"
     return record
-
-
-@cache
-def commit() -> str:
-    """`` (commit 1a2b3c4)`` where splatfix runs from a clone of itself; "" where it is installed."""
-    root = Path(splatfix.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return ""
-    done = Runner().run(["git", "-C", str(root), "rev-parse", "--short", "HEAD"], timeout=10.0)
-    return f" (commit {done.stdout.strip()})" if done.ok else ""

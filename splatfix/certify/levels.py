@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, first_causes, reason_of
-from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
+from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, reason_of, vagueness
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
+from splatfix.context.commands import TRAINING_NEEDS
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Finding, Status
@@ -24,29 +24,23 @@ RUN_LEVELS = {
 TRAINS_FROM, FULL = 3, 4
 FULL_ITERATIONS = 30_000
 """Of each public scene at the full level: what the papers publish."""
-NEEDS = {1: (), 2: VERIFY_NEEDS, 3: CERTIFY_NEEDS, 4: CERTIFY_NEEDS}
+NEEDS = {1: (), 2: ("torch",), 3: TRAINING_NEEDS, 4: TRAINING_NEEDS}
 """The distributions that each needs in the environment."""
 
 
 def resolved(findings: Sequence[Finding], device: str) -> Rung:
     """Judge the lowest level by the findings for the GPU that ``device`` means."""
-    relevant = _bearing_on(RungName.RESOLVED, findings)
-    if device == "cpu":  # a GPU that is not used refuses nothing
-        relevant = [item for item in relevant if not check_named(item.code).needs_gpu]
-    if bad := _told(relevant, Status.FAIL, Status.CRASH):
+    if bad := _told(RungName.RESOLVED, findings, Status.FAIL, Status.CRASH):
         return Rung(RungName.RESOLVED, False, bad)
-    shown_by = _told(relevant, Status.PASS) or "Python and torch are installed"
+    shown_by = _told(RungName.RESOLVED, findings, Status.PASS) or "Python and torch are installed"
     if device == "cpu":
         shown_by += "; on the CPU no GPU, driver or toolkit is asked for"
     return Rung(RungName.RESOLVED, True, shown_by)
 
 
-def _bearing_on(rung: RungName, findings: Sequence[Finding]) -> list[Finding]:
-    return [item for item in findings if check_named(item.code).bears_on is rung]
-
-
-def _told(findings: Sequence[Finding], *statuses: Status) -> str:
-    return "; ".join(item.summary.rstrip(".") for item in findings if item.status in statuses)
+def _told(rung: RungName, findings: Sequence[Finding], *statuses: Status) -> str:
+    told = [item for item in findings if item.status in statuses and check_named(item.code).bears_on is rung]
+    return "; ".join(item.summary.rstrip(".") for item in told)
 
 
 def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None:
@@ -64,12 +58,11 @@ def built(
     findings: Sequence[Finding], *, plain: bool = False, bad: tuple[Status, ...] = (Status.FAIL,)
 ) -> Rung:
     """Judge extensions by the findings about them; ``plain`` says that all that ran was plain PyTorch."""
-    about = _bearing_on(RungName.BUILT, findings)
-    if failed := _told(about, *bad):
+    if failed := _told(RungName.BUILT, findings, *bad):
         return Rung(RungName.BUILT, False, failed)
-    if good := _told(about, Status.PASS):
+    if good := _told(RungName.BUILT, findings, Status.PASS):
         return Rung(RungName.BUILT, True, good)
-    if later := _told(about, Status.WARN):  # it is built at its first call
+    if later := _told(RungName.BUILT, findings, Status.WARN):  # it is built at its first call
         return Rung(RungName.BUILT, None, later)
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
@@ -78,11 +71,9 @@ def built(
 
 def loads(kernels: Sequence[KernelCheck], scenes: Sequence[SceneRun]) -> Rung:
     """Take what was imported: by a training, else by a check of kernels."""
-    for run in scenes:
-        parts = [name for name, part in run.record.implementations.items() if part.module]
-        if parts:
-            text = f"imported in the target environment: {', '.join(sorted(parts))}"
-            return Rung(RungName.LOADS, True, text)
+    parts = {name for run in scenes for name, part in run.record.implementations.items() if part.module}
+    if parts:
+        return Rung(RungName.LOADS, True, f"imported in the target environment: {', '.join(sorted(parts))}")
     if any(item.implementation for item in kernels):
         return Rung(RungName.LOADS, True, "the kernels were imported in the target environment")
     # of a trainer that was not observed nothing is said
@@ -110,13 +101,13 @@ def computes(kernels: Sequence[KernelCheck]) -> Rung:
     return Rung(RungName.COMPUTES, True, text)
 
 
-def trains(scenes: Sequence[SceneRun], not_all: str, name: RungName = RungName.TRAINS) -> Rung:
-    """Take the criteria of all scenes; ``not_all`` says why not all were trained, and ``name`` is that of a rehearsal where CUDA
-    had no part in it."""
+def trains(scenes: Sequence[SceneRun], left_open: Sequence[str], name: RungName = RungName.TRAINS) -> Rung:
+    """Take the criteria of all scenes; ``left_open`` says what they do not show, or why not all were trained. ``name`` is that
+    of a rehearsal where CUDA had no part in it."""
     failed = [run.scene for run in scenes if run.passed is False]
     if failed:
         return Rung(name, False, f"criteria failed for {', '.join(failed)}")
-    shown = [not_all] if not_all else open_of(scenes)
+    shown = list(left_open)
     reached = None if shown or not scenes else True
     for run in scenes:
         psnr = run.record.heldout.psnr
@@ -130,30 +121,27 @@ def open_of(scenes: Sequence[SceneRun]) -> list[str]:
     """Return each scene that says nothing, or not enough, with the first reason."""
     texts = []
     for run in scenes:
-        undetermined = [item for item in first_causes(run.criteria) if item.outcome is Outcome.UNDETERMINED]
+        undetermined = [item for item in run.criteria if item.outcome is Outcome.UNDETERMINED]
         if run.unreadable:
-            texts.append(f"{run.scene} cannot be read, which says nothing about the environment")
+            texts.append(f"{run.scene} cannot be read (splatfix scenes check says what it lacks)")
         elif run.passed is None:
-            texts.append(f"{run.scene}: {reason_of(undetermined[0])}".rstrip("."))
+            texts.append(f"{run.scene}: {reason_of(min(undetermined, key=vagueness))}".rstrip("."))
     return texts
 
 
-def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None, not_all: str = "") -> Rung:
-    """Return the level that a comparison with a baseline reaches; ``not_all`` says why not all scenes were trained."""
+def reproduces(comparison: Comparison | None, left_open: Sequence[str]) -> Rung:
+    """Return the level that a comparison with a baseline reaches, above all that is left open of the training."""
     if comparison is None:
         return Rung(RungName.REPRODUCES, None, "no baseline was given (--baseline)")
     worse = [f"{item.scene}: {item.why}" for item in comparison.scenes if item.outcome is Outcome.FAILED]
     if worse:
         return Rung(RungName.REPRODUCES, False, "; ".join(worse))
-    not_shown = [not_all] if not_all else []
-    not_shown += [f"{run.scene} cannot be read" for run in scenes if run.unreadable]
-    held = []
+    not_shown, held = list(left_open), []
     for item in comparison.scenes:
-        if item.outcome is Outcome.NOT_MEASURED:
+        if item.outcome is Outcome.MET:
+            held.append(item.scene)
+        else:
             not_shown.append(f"{item.scene}: not comparable: {item.why}")
-            continue
-        met = [one for one in item.measures if one.outcome is Outcome.MET and one.unit != "B"]
-        figures = (f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})" for one in met)
-        held.append(f"{item.scene} {', '.join(figures)}")
-    evidence = "; ".join([*not_shown, *held]) or "no scene was trained"
-    return Rung(RungName.REPRODUCES, None if not_shown or not held else True, evidence)
+    if not_shown or not held:
+        return Rung(RungName.REPRODUCES, None, "; ".join(not_shown) or "no scene was trained")
+    return Rung(RungName.REPRODUCES, True, f"all that is judged is within tolerance: {', '.join(held)}")

@@ -1,6 +1,6 @@
 """A certificate as data: measured criteria, and the levels that were verified."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -64,14 +64,9 @@ _RESOURCES = ("evaluation-memory", "memory-growth", "memory-utilisation", "memor
 """Where only these fail, all was learned that had to be."""
 
 
-def vagueness(code: str) -> int:
+def vagueness(item: Criterion) -> int:
     """The order of causes: what many faults lead to comes after what only one does."""
-    return 2 if code in _RESOURCES else int(code in _LEARNED)
-
-
-def first_causes(criteria: Iterable[Criterion]) -> list[Criterion]:
-    """The most specific first."""
-    return sorted(criteria, key=lambda item: vagueness(item.code))
+    return 2 if item.code in _RESOURCES else int(item.code in _LEARNED)
 
 
 class KernelCheck(Struct, frozen=True):
@@ -135,7 +130,7 @@ class SceneRun(Struct, frozen=True):
     @property
     def failed(self) -> tuple[Criterion, ...]:
         """Those that failed, the most specific first."""
-        return tuple(item for item in first_causes(self.criteria) if item.outcome is Outcome.FAILED)
+        return tuple(item for item in sorted(self.criteria, key=vagueness) if item.outcome is Outcome.FAILED)
 
     @property
     def passed(self) -> bool | None:

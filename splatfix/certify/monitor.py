@@ -1,9 +1,13 @@
-"""Watches the memory and load of any trainer from outside: a series as our own trainer writes it, and a summary."""
+"""Watches the memory and load of any trainer from outside: a series as our own trainer writes it, and a summary.
+
+With ``--phases`` the Python of a command that is started loads the observer, and tells what its phases cost, unedited.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -11,26 +15,31 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from splatfix.certify.phase_costs import PhaseCosts, costs_of, observed_environment
-from splatfix.core.codec import to_json
+from smoke_trainer.record import MemoryGrowth, TrainingRecord
+from splatfix.certify.criteria.resources import bound_by
+from splatfix.certify.staging import stage_observer
+from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import make_folder, set_aside, write_json
+from splatfix.core.files import make_folder, object_in, set_aside, write_json
 from splatfix.core.redact import without_credentials
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run
 from splatfix.facts import System
 from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import HostUse, alive, host_use
+from splatfix.knowledge.dropins import DROPINS
 
 GIB = float(1 << 30)
+SERIES = "metrics.jsonl"
 SETTLED_OVER = 10  # consecutive samples ...
 SETTLED_WITHIN = 0.02  # ... that differ by at most this share are a settled baseline
 FULL = 0.97  # share of a GPU's memory from which on allocations fail, or spill to host memory on Windows
+LEAST_ITERATIONS = 100  # with one number of Gaussians, from which on growth is told
 NOTICED = 32 << 20  # bytes; a desktop varies by less
 HIDDEN = (
     "the driver does not report the memory of this process (Windows, WSL, or a container): VRAM is what was allocated "
@@ -41,9 +50,22 @@ NO_PHASES = (
     "no phases: no backward pass was seen in a Python of the command (-I and -S leave the observer out)"
 )
 
-
 Sample: TypeAlias = dict[str, float | None]
 """A line of ``metrics.jsonl``; None was not measured."""
+
+
+class PhaseCosts(Struct, frozen=True):
+    """Time and memory of a training by phase, as its own process saw them. Memory in GiB: allocated on the GPU, or resident."""
+
+    iterations: int
+    seconds: Mapping[str, float]
+    """Of load, forward, backward, optimizer, densify, evaluation, and other."""
+    bound: str
+    """Which phase takes most, and how much all would gain if it took no time."""
+    training_gb: float | None
+    evaluation_gb: float | None
+    growth_gb: float | None
+    """In 1,000 iterations, since the number of Gaussians changed last; None: too few."""
 
 
 class Summary(Struct, frozen=True):
@@ -219,27 +241,31 @@ def watch(
     ``folder``, with ``tensorboard`` also event files; files of an earlier watch move to ``previous``.
 
     Raises:
-        SplatfixError: ``options-after-number``, ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch``,
-            ``tensorboard-missing`` (3), or a folder that cannot be written.
+        SplatfixError: ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch``, ``tensorboard-missing`` (3), or a
+            folder that cannot be written.
     """
     if tensorboard and importlib.util.find_spec("tensorboard") is None:  # before anything is started
         raise SplatfixError.of("certify.tensorboard-missing", executable=sys.executable)
     system, environment, command = System(), None, None
+    began, first = time.monotonic(), arguments[0]
+    of_process = first.isdigit() and not arguments[1:]
+    if of_process and not system.listdir("/proc"):
+        raise SplatfixError.of("certify.cannot-watch")
+    if of_process and not alive(system, int(first)):
+        raise SplatfixError.of("certify.no-such-process", pid=first)
+    set_aside(make_folder(folder), (SERIES, "summary.json", "tensorboard", "phases"))
     with ExitStack() as stack:
         if phases:
-            set_aside(make_folder(folder), ("phases",))
+            modules = {item.module.partition(".")[0] for item in DROPINS} | {"gsplat"}
+            settings = {
+                "out": str(make_folder(folder / "phases").resolve()),
+                "checkout": str(Path.cwd()),
+                "cpu": False,
+                "extensions": sorted(modules),
+            }
             staged = stack.enter_context(temporary_folder())
-            environment = observed_environment(staged, make_folder(folder / "phases"))
-        began, first = time.monotonic(), arguments[0]
-        if first.isdigit():
-            if arguments[1:]:
-                todo = (run("splatfix", "monitor", *arguments[1:], first, text="Put options first"),)
-                words = " ".join(arguments[1:])
-                raise SplatfixError.of("certify.options-after-number", words=words, pid=first, todo=todo)
-            if not system.listdir("/proc"):
-                raise SplatfixError.of("certify.cannot-watch")
-            if not alive(system, int(first)):
-                raise SplatfixError.of("certify.no-such-process", pid=first)
+            environment = {**os.environ, **stage_observer(staged, settings)}
+        if of_process:
             name, pid = f"process {first}", int(first)
         else:
             command = stack.enter_context(started(arguments, quiet=quiet, environment=environment))
@@ -248,9 +274,8 @@ def watch(
         def ended() -> bool:
             return not alive(system, pid) if command is None else command.poll() is not None
 
-        set_aside(make_folder(folder), ("metrics.jsonl", "summary.json", "tensorboard"))
         meter = Meter(gpus or NvmlMeter(), system)
-        series = stack.enter_context((folder / "metrics.jsonl").open("wb", buffering=0))
+        series = stack.enter_context((folder / SERIES).open("wb", buffering=0))
         board = None
         if tensorboard:
             # it works without TensorFlow and torch
@@ -299,3 +324,39 @@ def _add_to_board(board: Any, sample: Sample, step: int) -> None:
             group = "memory" if name.endswith("_gb") else "load"
             values.append(Scalars.Value(tag=f"{group}/{name}", simple_value=value))
     board.add_event(Event(wall_time=time.time(), step=step, summary=Scalars(value=values)))
+
+
+def costs_of(out: Path) -> PhaseCosts | None:
+    """Return what was observed; None where no process of the command trained in a Python that loads the observer."""
+    documents = [object_in(path) for path in out.glob("observed-*.json")]
+    records = [from_json(TrainingRecord, document.get("record", {})) for document in documents]
+    record = max(records, key=lambda item: item.iterations or 0, default=TrainingRecord())
+    if not record.phases:
+        return None
+    train, evaluation = record.memory.peaks
+    growth = growth_of(out / SERIES)
+    return PhaseCosts(
+        iterations=record.iterations or 0,
+        seconds={"load": record.seconds.get("setup") or 0.0, **record.phases},
+        bound=bound_by(record.phases),
+        training_gb=train and train / GIB,
+        evaluation_gb=evaluation and evaluation / GIB,
+        growth_gb=growth.per_1000 / GIB if growth else None,
+    )
+
+
+def growth_of(path: Path) -> MemoryGrowth | None:
+    """Return the growth over the last stretch with one number of Gaussians in an observer's series, by the medians of its first
+    and its last fifth; None where it is too short."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):  # its writer was killed
+        return None
+    last = list(takewhile(lambda row: row["gaussians"] == rows[-1]["gaussians"], reversed(rows)))[::-1]
+    if len(last) < LEAST_ITERATIONS:
+        return None
+    fifth = len(last) // 5
+    held = [row.get("vram_allocated_gb", row["rss_gb"]) for row in last]
+    grown = statistics.median(held[-fifth:]) - statistics.median(held[:fifth])
+    per_1000 = 1000.0 * GIB * float(grown) / (len(last) - fifth)
+    return MemoryGrowth(per_1000, last[0]["iteration"], last[-1]["iteration"])

@@ -14,14 +14,8 @@ MAX_IMAGES = 4
 """Per scene, in the report."""
 TRAINING_LOG = "trainer.log"
 """In the folder of every scene that was begun."""
-REPORT_FILES = (
-    *(f"certificate.{kind}" for kind in ("json", "md", "html")),
-    "certificate.sigstore.json",  # the signature that docs/commands/report.md makes: it holds for the earlier one
-    "container.json",
-    "container.log",
-    "image-build.log",
-)
-"""Those of a report that do not belong to a scene."""
+_OURS = ("certificate.", "container.", "image-build.")
+"""What the files of a report begin with that belong to no scene; a signature among them holds for one certificate."""
 
 
 @contextmanager
@@ -71,4 +65,5 @@ def make_room(out: Path, scenes: tuple[str, ...]) -> None:
     earlier: list[str] = []
     if (out / "certificate.json").is_file():  # of whichever suite it was
         earlier = sorted(log.parent.name for log in out.glob(f"*/{TRAINING_LOG}"))
-    set_aside(out, (*REPORT_FILES, *dict.fromkeys((*scenes, *earlier))))
+    files = [path.name for path in out.iterdir() if path.name.startswith(_OURS)]
+    set_aside(out, (*files, *dict.fromkeys((*scenes, *earlier))))

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from smoke_trainer.data.find import PUBLIC_SCENES, survey
+from smoke_trainer.data.find import survey
 from smoke_trainer.errors import SmokeTrainerError, exit_code_of
 from splatfix.certify.advice import sentence
 from splatfix.certify.model import Skipped
@@ -18,8 +18,8 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.core.step import say
 
-SCENE_TIMEOUT = 4 * 3600.0
-
+SAMPLES = SMOKE_TRAINER / "samples"
+"""The folder with one folder per sample scene, and their index."""
 GPU_ITERATIONS = 7000
 """The first evaluation of the reference implementation, with the schedule of the paper."""
 CPU_ITERATIONS = 300
@@ -28,11 +28,11 @@ CPU_WIDTH = 320
 
 
 class Suite(Struct, frozen=True):
-    """A named set of scenes: bundled ones, trained with the trainer's preset of that name, or those of a data folder."""
+    """A named set of scenes: bundled ones, trained with the trainer's preset of that name, those of a data folder, or none."""
 
-    name: str
-    scenes: tuple[str, ...]
-    timeout: float
+    name: str = ""
+    scenes: tuple[str, ...] = ()
+    timeout: float = 4 * 3600.0
     """Seconds per scene."""
     iterations: int | None = None
     """Overrides the preset."""
@@ -41,16 +41,13 @@ class Suite(Struct, frozen=True):
     data: Path | None = None
     """The folder with the scenes; None for bundled ones."""
     skipped: tuple[Skipped, ...] = ()
-    """Known scenes that are not in the data folder."""
+    """Public scenes that are not in a data folder which has others of them."""
     strategy: str = ""
     """Of densification, as the trainer names it; "" leaves it to the trainer."""
 
 
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
 """Files of a scene that no trainer writes to, by their endings."""
-
-NO_SCENES = Suite("", (), 0.0)
-"""Of a run level that trains nothing."""
 
 # quick takes under a minute on two CPU cores
 SUITES = {
@@ -82,14 +79,9 @@ def sample_suite(
 
 
 def data_suite(
-    root: Path,
-    device: str,
-    iterations: int | None = None,
-    resolution: int | None = None,
-    *,
-    every_public: bool = False,
+    root: Path, device: str, iterations: int | None = None, resolution: int | None = None
 ) -> Suite:
-    """Return all scenes at or below ``root`` as a suite; with ``every_public`` the public ones that are missing are ``skipped``.
+    """Return all scenes at or below ``root`` as a suite.
 
     On a GPU each scene has its usual resolution; on a CPU runs are shorter and smaller. Explicit values win.
 
@@ -104,28 +96,16 @@ def data_suite(
         todo = (say(sentence(error.hint)),) if error.hint else ()
         code, exit_code = error.code, Exit(exit_code_of(error.code))
         raise SplatfixError(code, what, meaning=meaning, todo=todo, exit_code=exit_code) from error
-    skipped = dict(without)
-    if every_public:
-        present = {scene.name for scene in scenes if scene.public}
-        for name in PUBLIC_SCENES:
-            if name not in present:
-                skipped.setdefault(name, f"not found in {folder}")  # the trainer's own reason says more
     if device == "cpu":
         iterations, resolution = iterations or CPU_ITERATIONS, resolution or CPU_WIDTH
     return Suite(
         "data",
         tuple(scene.name for scene in scenes),
-        SCENE_TIMEOUT,
         iterations=iterations or GPU_ITERATIONS,
         resolution=resolution,
         data=folder,
-        skipped=tuple(Skipped(name, reason) for name, reason in skipped.items()),
+        skipped=tuple(Skipped(name, reason) for name, reason in without),
     )
-
-
-def samples_folder() -> Path:
-    """The folder with one folder per sample scene, and their index."""
-    return SMOKE_TRAINER / "samples"
 
 
 def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
@@ -135,7 +115,7 @@ def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2).
     """
-    index = json.loads((samples_folder() / "samples.json").read_text(encoding="utf-8"))
+    index = json.loads((SAMPLES / "samples.json").read_text(encoding="utf-8"))
     known = {row["name"]: row for row in index["scenes"]}
     chosen = tuple(names) or tuple(known)
     for name in chosen:
@@ -145,28 +125,18 @@ def find_samples(names: Iterable[str] = ()) -> dict[str, Mapping[str, Any]]:
 
 
 def export_sample(name: str, out: Path) -> Path:
-    """Copy a sample scene to ``out/NAME`` and return that folder.
-
-    Raises:
-        SplatfixError: ``cannot-write`` (exit code 3).
-    """
-    folder = out / name
-    try:
-        shutil.copytree(samples_folder() / name, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
-    except OSError as error:
-        raise SplatfixError.of(
-            "certify.cannot-write", folder=folder, reason=error.strerror or error
-        ) from error
-    return folder
+    """Copy a sample scene to ``out/NAME`` and return that folder; raises as :func:`copy_scene`."""
+    return copy_scene(SAMPLES / name, out / name, link=False)
 
 
-def copy_scene(scene: Path, destination: Path) -> Path:
-    """Copy a scene for a trainer that may write into it, as Inria's does with ``points3D.ply``; images are linked where possible.
+def copy_scene(scene: Path, destination: Path, *, link: bool = True) -> Path:
+    """Copy a scene, for a trainer that may write into it, as Inria's does with ``points3D.ply``, with links to images where
+    possible.
 
     Links are followed, for many have their photos elsewhere; not those to a folder around them, which have no end.
 
     Raises:
-        SplatfixError: ``scene-not-copied`` (exit code 3).
+        SplatfixError: ``cannot-write`` (exit code 3).
     """
 
     def leads_back(parent: str, names: list[str]) -> list[str]:
@@ -174,19 +144,18 @@ def copy_scene(scene: Path, destination: Path) -> Path:
         return [name for name in names if around.is_relative_to(Path(parent, name).resolve())]
 
     def copy(source: str, target: str) -> None:
-        if Path(source).suffix.lower() in _LINKED:
+        if link and Path(source).suffix.lower() in _LINKED:
             with suppress(OSError):  # no links here
                 Path(target).symlink_to(Path(source).resolve())
                 return
         shutil.copyfile(source, target)
 
+    options: Any = {"ignore": leads_back, "ignore_dangling_symlinks": True, "dirs_exist_ok": True}
     try:
-        shutil.copytree(
-            scene, destination, ignore=leads_back, copy_function=copy, ignore_dangling_symlinks=True
-        )
-    except (OSError, RecursionError) as error:
+        shutil.copytree(scene, destination, copy_function=copy, **options)
+    except OSError as error:
         reason: object = error
         if isinstance(error, shutil.Error):  # which has a row of each file
             reason = error.args[0][0][-1]
-        raise SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason) from error
+        raise SplatfixError.of("certify.cannot-write", folder=destination, reason=reason) from error
     return destination

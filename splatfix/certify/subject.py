@@ -8,20 +8,19 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from smoke_trainer.progress import words
 from smoke_trainer.record import TrainingRecord
 from splatfix.certify.baseline import require_alike
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import Training
+from splatfix.certify.environment import device_for, gpu_obstacle, packages_obstacle, renderer_for
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
-from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, TestedStack
-from splatfix.certify.prerequisites import device_for, gpu_obstacle, packages_obstacle, renderer_for
-from splatfix.certify.progress import Progress, words
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
-from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
+from splatfix.certify.scenes import Suite, data_suite, sample_suite
 from splatfix.certify.staging import child_variables, stage
 from splatfix.core.codec import from_json, json_object
 from splatfix.core.errors import SplatfixError
@@ -31,10 +30,11 @@ from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Runner
 from splatfix.core.step import Command, target_options, value_options
 from splatfix.core.words import few
-from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
 from splatfix.model import Facts
 
+Progress = Callable[[str, Mapping[str, Any]], None]
+"""Called with what runs now (scene or stage) and the trainer's own progress object."""
 _OF_STACKS = {
     "fused_ssim": (("--ssim", "fused-ssim"), ("inria", "gsplat")),
     "simple_knn._C": (("--knn", "simple-knn"), ("inria",)),
@@ -58,23 +58,18 @@ class Subject(Struct, kw_only=True):
     kernels: tuple[KernelCheck, ...] = ()
     sources: Mapping[str, str] = {}
     """SHA-256 of each source file of splatfix's that it runs."""
-    loaded: LoadedFiles | None = None
-    """What its processes loaded; None where none is started."""
+    loaded: Path | None = None
+    """The folder in which its processes tell what they loaded; None where none is started."""
+    own: tuple[Path, ...] = ()
+    """Folders of what is not the environment's: what splatfix put there, and a checkout."""
     not_run: str = ""
     """Why no scene is trained."""
     memory_limit: int | None = None
     """Bytes that its processes may use."""
     extensions: tuple[str, ...] = ()
     """Top-level modules that a checkout calls, which alone are judged."""
-    baseline: Certificate | None = None
-    """An earlier certificate to compare with."""
-    published: str = ""
-    """The name of published figures to compare with, instead of that."""
-
-    @property
-    def level(self) -> int | None:
-        """The run level that was asked for."""
-        return self.request.level
+    baseline: Certificate | Method | None = None
+    """An earlier certificate to compare with, or published figures."""
 
     @property
     def rehearsed(self) -> bool:
@@ -125,7 +120,8 @@ class SmokeSubject(Subject, kw_only=True):
     @property
     def title(self) -> str:
         """What is certified, in words."""
-        return f"Run level {self.level} of {FULL}" if self.level else "Training 3D Gaussians"
+        level = self.request.level
+        return f"Run level {level} of {FULL}" if level else "Training 3D Gaussians"
 
     @property
     def renderer(self) -> str:
@@ -138,11 +134,6 @@ class SmokeSubject(Subject, kw_only=True):
         return self.suite.scenes
 
     @property
-    def targets(self) -> tuple[Arch, ...]:
-        """Architectures that extensions are judged for without being run: a GPU that is used needs no others."""
-        return self.request.targets if self.device == "cpu" else ()
-
-    @property
     def command(self) -> Command:
         """The command line that asks for the same."""
         request, suite = self.request, self.suite
@@ -153,8 +144,10 @@ class SmokeSubject(Subject, kw_only=True):
             options["--resolution"] = suite.resolution
         if suite.scenes:
             options |= {"--renderer": request.renderer, "--seed": request.seed}
-        options |= {"--device": self.device, "--baseline": self.published or None}
-        return Command(("splatfix", "certify", *value_options(options), *target_options(self.targets)))
+        options["--device"] = self.device
+        # the file of an earlier certificate may be gone, or another
+        options["--baseline"] = self.baseline.name if isinstance(self.baseline, Method) else None
+        return Command(("splatfix", "certify", *value_options(options), *target_options(request.targets)))
 
     def prepare(self, facts: Facts, runner: Runner, scratch: Path, progress: Progress) -> None:
         """Check the environment and its kernels; a run level that only diagnoses runs nothing.
@@ -174,8 +167,8 @@ class SmokeSubject(Subject, kw_only=True):
             staged = self.stage_files(scratch)
             files = sorted(staged.rglob("*.py"))
             self.sources = {path.relative_to(staged).as_posix(): sha256_of(path) for path in files}
-            self.loaded = LoadedFiles(facts, scratch / "loaded", [scratch, self.out])
-            self.variables = {**child_variables(staged), loaded.VARIABLE: str(self.loaded.folder)}
+            self.loaded, self.own = make_folder(scratch / "loaded"), (scratch, self.out)
+            self.variables = {**child_variables(staged), loaded.VARIABLE: str(self.loaded)}
             progress("kernels", {})
             self.kernels = check_kernels(runner, self.python, self.device, scratch, self.variables)
             if self.device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in self.kernels):
@@ -258,50 +251,42 @@ def _losses(folder: Path) -> list[float]:
 
 
 def smoke_subject(
-    request: CertifyRequest, python: str, facts: Facts, baseline: Certificate | None = None
+    request: CertifyRequest, python: str, facts: Facts, baseline: Certificate | Method | None = None
 ) -> SmokeSubject:
-    """Return the suite, device and renderer that a request means on this machine; ``baseline`` is the certificate that it names.
+    """Return the suite, device and renderer that a request means on this machine; ``baseline`` is what it names.
 
     Raises:
         SplatfixError: wrong options (exit code 2), an environment that cannot run the trainer (3).
     """
-    method = published_method(request)
     device = device_for(request.device, facts)
-    request = replace(request, renderer=renderer_for(request.renderer, device, facts))
-    suite = _suite(request, method, device)
-    if baseline is not None:
-        require_alike(Path(str(request.baseline)), baseline, request.renderer, device)
-    return SmokeSubject(
-        request=request,
-        python=python,
-        device=device,
-        suite=suite,
-        baseline=baseline,
-        published=method.name if method else "",
-    )
+    renderer = renderer_for(request.renderer, device, facts)
+    # extensions are judged for other GPUs where none is used: one that is needs no others
+    targets = request.targets if device == "cpu" else ()
+    request = replace(request, renderer=renderer, targets=targets)
+    suite = _suite(request, baseline if isinstance(baseline, Method) else None, device)
+    if isinstance(baseline, Certificate):
+        require_alike(Path(str(request.baseline)), baseline, renderer, device)
+    return SmokeSubject(request=request, python=python, device=device, suite=suite, baseline=baseline)
 
 
 def _suite(request: CertifyRequest, method: Method | None, device: str) -> Suite:
     """Return the scenes that were asked for, those of a run level, or none."""
-    level = request.level
+    level, length = request.level, request.iterations
     if level is not None and level < TRAINS_FROM:
-        return NO_SCENES
-    full = level == FULL
-    if request.data is None and level is not None:
-        return sample_suite("standard" if full else "quick")
+        return Suite()
     if request.data is None:
-        return sample_suite(request.suite, request.iterations, request.resolution, only=request.scene)
-    if full and device == "cpu":
-        raise SplatfixError.of("certify.level-needs-gpu", full=FULL, full_iterations=FULL_ITERATIONS)
-    length = request.iterations
-    if full:
+        name = request.suite
+        if level is not None:
+            name = "standard" if level == FULL else "quick"
+        return sample_suite(name, length, request.resolution, only=request.scene)
+    if level == FULL:
+        if device == "cpu":
+            raise SplatfixError.of("certify.level-needs-gpu", full=FULL, full_iterations=FULL_ITERATIONS)
         length = length or FULL_ITERATIONS
     elif method and device != "cpu":
         length = length or method.iterations
-    suite = data_suite(request.data, device, length, request.resolution, every_public=full)
-    if method is None:
-        return suite
-    return replace(suite, strategy=method.strategy)
+    suite = data_suite(request.data, device, length, request.resolution)
+    return replace(suite, strategy=method.strategy) if method else suite
 
 
 def published_method(request: CertifyRequest) -> Method | None:

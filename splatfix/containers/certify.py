@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from splatfix.certify import Interrupted, make_room
-from splatfix.certify.host import Host
+from splatfix.certify import make_room
+from splatfix.certify.environment import Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers.engine import connect, require_gpu
 from splatfix.containers.image import CHECKOUT, OWN, ImageRecipe, build_image
@@ -37,7 +37,7 @@ def certify_in_container(
     Raises:
         SplatfixError: exit code 2 for wrong options, 3 where the certification could not run (no engine, no GPU runtime,
             no packages, timeout), 1 where the image cannot be built or there is no report.
-        Interrupted: Ctrl-C; it says where the report is that was copied.
+        KeyboardInterrupt: Ctrl-C; it says where the report is that was copied.
     """
     _require_sources(lane, request)
     engine = connect()
@@ -59,16 +59,17 @@ def certify_in_container(
         make_room(out, ())
         recipe = recipe_for(lane, request)
         image = build_image(engine, recipe, progress=progress, log=out / "image-build.log")
-        host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(request, lane))
+        place = f"lane {lane.name}, image {image.id}, base {image.base_image} {image.base_id}"
         command = certify_command(recipe.lane, request, gpu=gpu)
+        host = Host(place, host_command(request, lane))
         job = ContainerJob(lane, image.id, command, out, gpu, host.variables)
         try:
             outcome = run_in_container(engine, job, progress)
         except KeyboardInterrupt:
-            stop, page = Interrupted(), out / "certificate.html"
+            page, text = out / "certificate.html", "Interrupted: nothing was certified."
             if page.is_file():
-                stop.add(f"The certificate of what was run until then: {page}.")
-            raise stop from None
+                text += f" The certificate of what was run until then: {page}."
+            raise KeyboardInterrupt(text) from None
     finally:
         engine.client.close()
     if not (out / "certificate.json").is_file():

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from splatfix.certify.progress import title, words
+from smoke_trainer.progress import words
 from splatfix.core.threads import start
 from splatfix.core.visible import visible
 from splatfix.install.outcome import InstallProgress
@@ -64,13 +64,13 @@ def one_line(console: Console, about: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
-    """Yield a callback for the certification: what runs now, and how far it is, as :mod:`splatfix.certify.progress` words it."""
+    """Yield a callback for the certification: what runs now, and how far it is, as :mod:`smoke_trainer.progress` words it."""
     with _telling(console) as tell:
 
         def show(where: str, state: Mapping[str, Any]) -> None:
-            subject, text = title(where, state), words(state)
-            line = f"{subject}: {text}" if text else f"{subject} ..."
-            tell(subject, line, bool(text) and state["iteration"] == state["iterations"])
+            text = words(state)
+            line = f"{where}: {text}" if text else f"{where} ..."
+            tell(where, line, bool(text) and state["iteration"] == state["iterations"])
 
         yield show
 

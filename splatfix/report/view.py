@@ -9,16 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from smoke_trainer.record import Config, HostPeaks, TrainingRecord
-from splatfix.certify.model import (
-    Certificate,
-    Criterion,
-    Outcome,
-    SceneRun,
-    Verdict,
-    first_causes,
-    vagueness,
-)
+from smoke_trainer.record import Config, TrainingRecord
+from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Verdict, vagueness
 from splatfix.core.toml import table_beside
 from splatfix.core.words import few, grouped
 from splatfix.report import comparison
@@ -73,11 +65,11 @@ def problems_of(certificate: Certificate) -> list[Problem]:
     if certificate.verdict in SUCCESS:
         return []
     # altered code, then a wrong kernel: either may be the cause of all that follows
-    judged = [Problem("diagnosis", "diagnosis", item) for item in first_causes(certificate.diagnosis)]
+    judged = [Problem("diagnosis", "diagnosis", item) for item in certificate.diagnosis]
     for kernel in certificate.kernels:
         judged.append(_problem("kernel", kernel.name, kernel.sentence, kernel.outcome))
     criteria = [Problem("criterion", run.scene, item) for run in certificate.scenes for item in run.criteria]
-    judged += sorted(criteria, key=lambda item: vagueness(item.criterion.code))
+    judged += sorted(criteria, key=lambda item: vagueness(item.criterion))
     for run in certificate.scenes:
         if run.unreadable:
             judged.append(_problem("scene", "scene-readable", run.unreadable, Outcome.UNDETERMINED))
@@ -210,12 +202,7 @@ def row(run: SceneRun) -> tuple[str, ...]:
     record = run.record
     heldout = record.heldout
     size = record.ply.bytes
-    # On a GPU what tensors hold decides whether a scene fits; on a CPU it is all that is resident.
-    host = record.memory.host or HostPeaks()
-    peaks: Sequence[int | None] = (host.train, host.eval)
-    if record.memory.cuda:
-        peaks = (record.memory.cuda.train.allocated, record.memory.cuda.eval.allocated)
-    memory = [peak and peak / 2**20 for peak in peaks]
+    memory = [peak and peak / 2**20 for peak in record.memory.peaks]
     return (
         number(record.iterations, "{:,.0f}"),
         resolution(record) or ABSENT,

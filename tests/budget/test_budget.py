@@ -20,7 +20,7 @@ from splatfix.budget.changes import changes_for, highest_peak, largest_for, most
 from splatfix.budget.expected import gaussians_expected, mcmc_count, minutes_expected
 from splatfix.budget.memory import card_phases, host_phases
 from splatfix.budget.model import Need, Span, Verdict
-from splatfix.certify.scenes import samples_folder
+from splatfix.certify.scenes import SAMPLES
 from splatfix.checks.scene.size import read_scene_size
 from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
@@ -425,7 +425,7 @@ def test_transforms_are_scenes_too(tmp_path: Path) -> None:
     "row", json.loads(vram.RECORD.read_text("utf-8"))["rows"], ids=lambda row: row["scene"]
 )
 def test_sample_scenes_are_foretold_by_their_folders(row: dict[str, Any]) -> None:
-    folder = samples_folder() / row["scene"]
+    folder = SAMPLES / row["scene"]
     code, document = called("--stack", "smoke", "--scene", str(folder), "--strategy", row["strategy"])
     need, expected = document["need"], document["gaussians"]
     names = ("photos", "width", "height", "points")

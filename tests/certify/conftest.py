@@ -27,6 +27,7 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS, Dropin
+from splatfix.knowledge.published import Method
 from splatfix.model import Facts
 
 Stage = Callable[[Path], Path]
@@ -126,8 +127,7 @@ def subject(
     *,
     python: str = sys.executable,
     device: str = "cpu",
-    baseline: Certificate | None = None,
-    published: str = "",
+    baseline: Certificate | Method | None = None,
     stage_files: Stage = stage,
     **request: Any,
 ) -> SmokeSubject:
@@ -139,7 +139,6 @@ def subject(
         device=device,
         suite=suite,
         baseline=baseline,
-        published=published,
         stage_files=stage_files,
     )
 

@@ -29,7 +29,7 @@ from tests.certify.conftest import (
 from tests.conftest import ROOT
 from tests.tables import data
 
-TABLES = data(__file__)
+TABLES, METHODS = data(__file__), methods()
 RUN = SceneRun("figurine", (), 7.0, record_of(RESULT))
 EARLIER = Certificate(
     verdict=Verdict.CERTIFIED,
@@ -71,8 +71,7 @@ def garden(**changes: Any) -> SceneRun:
     return SceneRun("garden", (), 7.0, record_of(result(**{**same, **changes})))
 
 
-def only(found: Comparison | None) -> SceneComparison:
-    assert found is not None
+def only(found: Comparison) -> SceneComparison:
     (scene,) = found.scenes
     return scene
 
@@ -82,7 +81,7 @@ def outcomes(scene: SceneComparison) -> dict[str, Outcome]:
 
 
 def rung(run: SceneRun, published: str) -> Rung:
-    return reproduces((run,), compare((run,), None, published))
+    return reproduces(compare((run,), METHODS[published]), ())
 
 
 @pytest.mark.parametrize(("factors", "outcome"), TABLES["factors"])
@@ -130,7 +129,7 @@ def test_baseline_without_the_scene(earlier: Certificate) -> None:
 @pytest.mark.parametrize(("changes", "outcome"), TABLES["quality"])
 def test_published_quality_within_half_a_percent(changes: dict[str, Any], outcome: str) -> None:
     run = garden(**changes)
-    assert only(compare((run,), None, "inria-2023")).outcome.value == outcome
+    assert only(compare((run,), METHODS["inria-2023"])).outcome.value == outcome
     assert rung(run, "inria-2023").reached is (outcome == "met")
 
 
@@ -139,7 +138,7 @@ def test_other_conditions_than_published_are_not_judged(changes: dict[str, Any],
     """Far too low a quality is no failure then, and a high one no success."""
     for psnr in (10.0, 40.0):
         run = garden(**changes, heldout__psnr=psnr)
-        scene = only(compare((run,), None, "inria-2023"))
+        scene = only(compare((run,), METHODS["inria-2023"]))
         assert scene.outcome is Outcome.NOT_MEASURED and scene.why == why
         assert set(outcomes(scene).values()) == {Outcome.NOT_MEASURED}
         found = rung(run, "inria-2023")
@@ -148,19 +147,17 @@ def test_other_conditions_than_published_are_not_judged(changes: dict[str, Any],
 
 def test_a_run_without_quality_is_worse() -> None:
     for published in ("inria-2023", "gsplat-30k"):
-        scene = only(compare((garden(heldout__psnr=None),), None, published))
+        scene = only(compare((garden(heldout__psnr=None),), METHODS[published]))
         assert (scene.outcome, scene.why) == (Outcome.FAILED, "no measurement")
 
 
 def test_other_scenes_and_methods_are_named() -> None:
     attic = replace(garden(), scene="attic")
-    scene = only(compare((attic,), None, "inria-2023"))
+    scene = only(compare((attic,), METHODS["inria-2023"]))
     assert scene.why == "inria-2023 has no figures of it" and scene.measures[3].now == 27.41
     for name in ("mip-splatting", "3dgs-mcmc", "taming-3dgs"):
-        scene = only(compare((garden(),), None, name))
-        assert scene.outcome is Outcome.NOT_MEASURED and scene.why == methods()[name].differs
-    with pytest.raises(KeyError):
-        compare((garden(),), None, "no-such-method")
+        scene = only(compare((garden(),), METHODS[name]))
+        assert scene.outcome is Outcome.NOT_MEASURED and scene.why == METHODS[name].differs
 
 
 @pytest.mark.parametrize(("gpu", "renderer", "judged"), TABLES["published_times"])
@@ -169,7 +166,7 @@ def test_published_times_count_on_a_like_gpu_and_renderer_only(
 ) -> None:
     cuda = {"train": {"allocated": 30 << 30}, "eval": {"allocated": 1 << 30}}  # three times the source's
     run = garden(machine__gpu=gpu, config__renderer=renderer, memory__cuda=cuda, iterations_per_second=1.0)
-    scene = only(compare((run,), None, "gsplat-30k"))
+    scene = only(compare((run,), METHODS["gsplat-30k"]))
     expected = Outcome.FAILED if judged else Outcome.NOT_MEASURED
     found = outcomes(scene)
     assert (found["speed"], found["train-memory"]) == (expected, expected)
@@ -205,7 +202,7 @@ def test_a_certificate_held_against_published_figures(
         part["calls"] = 30_000
     trainer = RecordedTrainer(garden=same)
     suite = Suite("data", ("garden",), 60.0, 30_000, None, tmp_path, strategy="default")
-    request = subject(suite, tmp_path / "out", published="inria-2023")
+    request = subject(suite, tmp_path / "out", baseline=METHODS["inria-2023"])
     found = certify(request, facts=known, runner=trainer)
     assert trainer.calls[0][trainer.calls[0].index("--strategy") + 1] == "default"
     assert not failed_criteria(found) and found.verdict is verdict

@@ -7,16 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from smoke_trainer.progress import words
 from splatfix.app.certify import exit_code_of
-from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify, environment
+from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify
 from splatfix.certify.criteria import judge
-from splatfix.certify.progress import words
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed
@@ -64,51 +64,23 @@ def test_a_scene_that_failed_stays_a_failure(tmp_path: Path, known: Facts) -> No
     assert all(reason.startswith("courtyard: ") for reason in seen[1].reasons)
 
 
-def stopped(out: Path, known: Facts, begun: Callable[[Callable[[str], None]], None]) -> Certificate:
-    """Interrupted in the first training; `begun` gets what the trainer tells lines to."""
-
+def test_an_interrupt_within_a_scene_says_how_far_it_was(tmp_path: Path, known: Facts) -> None:
     class Stopped(RecordedTrainer):
         def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
             if "smoke_trainer" in map(str, argv):
-                begun(options["on_line"])
+                options["on_line"](json.dumps({**STATE, "event": "progress"}))
                 raise KeyboardInterrupt
             return super().run(argv, **options)
 
     with pytest.raises(Interrupted) as caught:
-        certify(subject(SUITES["quick"], out), facts=known, runner=Stopped())
-    assert caught.value.certificate is not None
-    return caught.value.certificate
-
-
-def test_an_interrupt_within_a_scene_says_how_far_it_was(tmp_path: Path, known: Facts) -> None:
-    found = stopped(tmp_path, known, lambda line: line(json.dumps({**STATE, "event": "progress"})))
+        certify(subject(SUITES["quick"], tmp_path), facts=known, runner=Stopped())
+    found = caught.value.certificate
+    assert found is not None
     assert (found.scenes, found.interrupted, found.unfinished) == ((), True, False)
     assert found.summary.startswith(
         "Interrupted after 0 of 3 scenes, in courtyard (scene 1 of 3) at iteration"
     )
     assert [item.scene for item in found.skipped] == list(SUITES["quick"].scenes)
-
-
-def test_the_commit_is_known_after_an_interrupt(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: Facts
-) -> None:
-    """No program is started after an interrupt, git neither."""
-    if not (Path(environment.__file__).resolve().parents[2] / ".git").exists():
-        pytest.skip("not a clone")
-    asked: list[Sequence[str | Path]] = []
-
-    def git(self: object, argv: Sequence[str | Path], **options: Any) -> Completed:
-        asked.append(argv)
-        return Completed(tuple(map(str, argv)), 0, "1a2b3c4\n", "", 0.0)
-
-    def begun(_: object) -> None:
-        assert len(asked) == 1, "git is asked before anything is run"
-
-    environment.commit.cache_clear()
-    monkeypatch.setattr(environment, "Runner", type("Git", (), {"run": git}))
-    found = stopped(tmp_path, known, begun)
-    environment.commit.cache_clear()
-    assert found.environment["splatfix"].endswith(" (commit 1a2b3c4)") and len(asked) == 1
 
 
 @pytest.mark.parametrize(("code", "stdout", "stderr", "error", "measured", "why"), data(__file__)["ended"])
@@ -182,10 +154,8 @@ def test_a_signal_leaves_a_report(number: signal.Signals, tmp_path: Path) -> Non
         assert process.returncode == -9
     else:
         assert (process.returncode, stdout) == (130, "")
-        assert " ".join(stderr.split()).endswith(
-            f"{Interrupted(out, ('courtyard', 'study'))} The certificate of what was run, marked as interrupted: "
-            f"{out / 'certificate.html'}."
-        )
+        told = f"The certificate of what was run, marked as interrupted: {out / 'certificate.html'}."
+        assert " ".join(stderr.split()).endswith(f"Interrupted: nothing was certified. {told}")
     waiting_until = time.monotonic() + 30
     while trainers_of(out):
         assert time.monotonic() < waiting_until, "the trainer outlives its parent"

@@ -9,18 +9,16 @@ from msgspec.structs import replace
 
 from splatfix.certify import Certificate, KernelCheck, Outcome, SceneRun, Suite
 from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import Measured, failures, prove, write_certificate
+from splatfix.certify.certificate import failures, prove, write_certificate
 from splatfix.certify.environment import gpu_record
-from splatfix.certify.levels import built_for
+from splatfix.certify.levels import built_for, open_of
 from splatfix.certify.subject import SmokeSubject
-from splatfix.checks import run_checks
-from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
 from splatfix.model import CudaDevice, Fact, Facts, Finding, Status
 from tests.certify.conftest import record_of, subject
 from tests.certify.test_baseline import RUN, stored
-from tests.certify.test_prerequisites import facts
+from tests.certify.test_environment import facts
 from tests.machines import facts_of
 
 KNOWN = facts()
@@ -30,10 +28,7 @@ GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-
 
 def certificate(asked: SmokeSubject, facts: Facts, runs: tuple[SceneRun, ...] = (RUN,)) -> Certificate:
     """Of runs that were not made."""
-    measured = Measured(kernels=(GOOD,), runs=runs)
-    findings = run_checks(make_context(facts, Goal(device="" if asked.device == "cpu" else asked.device)))
-    built = built_for(facts, asked.request.targets, asked.device)
-    return write_certificate(asked, facts, measured, findings, built)
+    return write_certificate(replace(asked, kernels=(GOOD,)), facts, runs)
 
 
 def levels(
@@ -42,23 +37,17 @@ def levels(
     runs: tuple[SceneRun, ...] = (RUN,),
     baseline: Certificate | None = None,
     renderer: str = "inria",
-    device: str = "cuda",
 ) -> dict[RungName, Rung]:
-    asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), renderer=renderer, device=device)
-    measured = Measured(kernels=kernels, runs=runs)
-    return {rung.name: rung for rung in prove(asked, measured, findings, None, compare(runs, baseline))}
+    asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), renderer=renderer, device="cuda")
+    asked.kernels = kernels
+    comparison = compare(runs, baseline) if baseline else None
+    return {rung.name: rung for rung in prove(asked, runs, findings, None, comparison, open_of(runs))}
 
 
 @pytest.mark.parametrize("code", ["torch-missing", "driver-too-old", "torch-arch-unsupported"])
 def test_failed_version_checks_are_not_resolved(code: str) -> None:
     rung = levels((Finding(Status.FAIL, "no good", code=code),))[RungName.RESOLVED]
     assert (rung.reached, rung.shown_by) == (False, "no good")
-
-
-@pytest.mark.parametrize("code", ["cuda-does-not-start", "driver-too-old", "no-kernel-image"])
-def test_a_gpu_that_is_not_used_refuses_nothing(code: str) -> None:
-    found = levels((Finding(Status.FAIL, "no good", code=code),), device="cpu")
-    assert not any(rung.reached is False for rung in found.values())
 
 
 def test_extension_for_another_gpu_is_not_built() -> None:
@@ -72,10 +61,11 @@ def test_extension_for_another_gpu_is_not_built() -> None:
 
 
 def test_of_a_stack_only_its_own_extensions_are_judged() -> None:
-    asked = SimpleNamespace(device="cuda", extensions=("simple_knn",), renderer="", rehearsed=False)
+    known = {"extensions": ("simple_knn",), "kernels": (), "renderer": "", "rehearsed": False}
+    asked = SimpleNamespace(device="cuda", **known)
     told = {"simple-knn on sm_86": Status.PASS, "gsplat on sm_86": Status.FAIL}
     findings = [Finding(status, name, code="no-kernel-image", subject=name) for name, status in told.items()]
-    built = prove(asked, Measured(runs=(RUN,)), findings, None, None)[1]  # type: ignore[arg-type]
+    built = prove(asked, (RUN,), findings, None, None, ())[1]  # type: ignore[arg-type]
     assert (built.reached, built.shown_by) == (True, "simple-knn on sm_86")
 
 

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from splatfix.app.certify import next_step
 from splatfix.certify import Outcome, Verdict, certify
-from splatfix.certify.criteria.code import as_installed
 from splatfix.certify.inside import loaded
-from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
-from splatfix.core.files import write_json
+from splatfix.certify.loaded_files import as_installed
+from splatfix.certify.model import Criterion
+from splatfix.core.files import make_folder, write_json
 from splatfix.core.runner import Completed, Runner
 from splatfix.model import Distribution, Fact, Facts
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
@@ -93,23 +93,22 @@ def with_site(site: Path, known: Facts, **distribution: Any) -> Facts:
     return replace(known, environment=environment)
 
 
-def compared(site: Path, known: Facts, **distribution: Any) -> LoadedCode:
+def compared(site: Path, known: Facts, **distribution: Any) -> Criterion:
     """What a process that imports fused_ssim loaded, compared."""
     first, inside = site.parents[1] / "first", Path(loaded.__file__).parent
-    files = LoadedFiles(with_site(site, known, **distribution), site.parents[1] / "told", [inside])
-    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", loaded.VARIABLE: str(files.folder)}
+    told = make_folder(site.parents[1] / "told")
+    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", loaded.VARIABLE: str(told)}
     variables["PYTHONPATH"] = f"{first}{os.pathsep}{site}"
     argv = [sys.executable, "-S", "-c", LOAD, str(inside), str(first)]
     done = Runner().run(argv, timeout=60.0, env=variables)
     assert done.ok, done.stderr
-    return files.compare()
+    return as_installed(with_site(site, known, **distribution), told, [inside], "python")
 
 
 def test_what_is_as_it_was_installed_is_counted(site: Path, known: Facts) -> None:
-    code = compared(site, known)
-    assert (code.differences, code.unknown, code.compared) == ((), (), 2)
-    item = as_installed(code, "python")
+    item = compared(site, known)
     assert item.outcome is Outcome.MET
+    assert item.measured == "2 files of fused_ssim 0.3 are as they were installed"
 
 
 @pytest.mark.parametrize("name", SABOTAGES)
@@ -117,26 +116,21 @@ def test_what_ran_and_was_not_installed_is_named(name: str, site: Path, known: F
     sabotage, text, distribution = SABOTAGES[name]
     first = site.parents[1] / "first"
     sabotage(site, first)
-    code = compared(site, known, made_by_splatfix="drop-in")
-    (difference,) = code.differences
-    assert difference.text.startswith(text.format(site=site, first=first))
-    assert difference.distribution == distribution
-    item = as_installed(code, "python")
-    assert item.outcome is Outcome.FAILED and (
-        ("splatfix install --repair fused_ssim" in item.advice) is bool(distribution)
-    )
+    item = compared(site, known, made_by_splatfix="drop-in")
+    assert item.outcome is Outcome.FAILED and ";" not in item.measured
+    assert item.measured.startswith(text.format(site=site, first=first))
+    assert ("splatfix install --repair fused_ssim" in item.advice) is bool(distribution)
 
 
 def test_what_no_digest_is_known_of_is_no_difference(site: Path, known: Facts) -> None:
     edit(site, site)
     write_record(site, digest=False)
-    assert len(compared(site, known).unknown) == 2
+    assert compared(site, known).measured.count("fused_ssim/") == 2
     (site / RECORD).unlink()
-    assert len(compared(site, known).unknown) == 2
+    item = compared(site, known)
+    assert (item.outcome, item.measured.count(".py")) == (Outcome.NOT_MEASURED, 2)
     editable = compared(site, known, editable=True, origin=(site / "fused_ssim").as_uri())
-    assert (editable.differences, editable.compared) == ((), 0)
-    item = as_installed(editable, "python")
-    assert item.outcome is Outcome.NOT_MEASURED
+    assert editable.outcome is Outcome.NOT_MEASURED
 
 
 def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path: Path) -> None:

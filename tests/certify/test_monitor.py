@@ -93,7 +93,6 @@ def test_running_process(tmp_path: Path) -> None:
     assert summary.samples >= 2 and child.wait() == 0
     for words, code in (
         ((str(child.pid),), "no-such-process"),
-        ((str(ME), "--out"), "options-after-number"),
         (("/no/such/trainer",), "cannot-start"),
     ):
         error = refused(watch, words, tmp_path)

@@ -81,10 +81,7 @@ def test_a_broken_extension_blames_no_other(
         standins.put(path, "simple-knn")
         return path
 
-    found = {
-        item.implementation: item
-        for item in verify(sys.executable, "cpu", facts=known, stage_files=with_standins)
-    }
+    found = {item.implementation: item for item in verify(sys.executable, "cpu", stage_files=with_standins)}
     assert {name for name, item in found.items() if item.outcome is Outcome.FAILED} == {"fused_ssim"}
     assert found["fused_ssim"].kind == "native"
     words = {"illegal-address": "illegal memory access", "segfault": "SIGSEGV", "hang": "no answer within"}

@@ -18,20 +18,19 @@ from splatfix.certify import (
     Criterion,
     KernelCheck,
     Outcome,
-    Skipped,
     Suite,
     Verdict,
     certify,
     data_suite,
     smoke_subject,
 )
-from splatfix.certify.certificate import Measured, diagnosed, write_certificate
-from splatfix.certify.scenes import NO_SCENES
+from splatfix.certify.certificate import diagnosed, write_certificate
+from splatfix.certify.subject import published_method
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, Runner
 from splatfix.model import Facts, Finding, Status
 from splatfix.report.certificate import CertificateDocument, certificate_page, markdown, show
-from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
+from tests.certify.conftest import RESULT, RecordedKernels, RecordedTrainer, reached, subject
 from tests.certify.test_baseline import RUN
 from tests.certify.test_scenes import lay_out
 from tests.plan.machines import refused
@@ -51,15 +50,14 @@ class Nothing(Runner):
     """Every process is one too many."""
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
-        assert str(argv[0]) == "git", argv  # which names the commit of this clone
-        return super().run(argv, **options)
+        raise AssertionError(argv)
 
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     """What the diagnosis finds, to be changed."""
     findings = [GOOD]
-    monkeypatch.setattr("splatfix.certify.engine.run_checks", lambda context: tuple(findings))
+    monkeypatch.setattr("splatfix.certify.certificate.run_checks", lambda context: tuple(findings))
     return findings
 
 
@@ -67,9 +65,9 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 def at(tmp_path: Path, known: Facts, found: list[Finding]) -> At:
     """The certificate of a level, here."""
 
-    def run(level: int | None, runner: Any = None, suite: Suite = NO_SCENES) -> Certificate:
+    def run(level: int | None, runner: Any = None, suite: Suite | None = None) -> Certificate:
         runner = runner or (Nothing() if level == 1 else RecordedKernels())
-        return certify(subject(suite, tmp_path, level=level), known, runner=runner)
+        return certify(subject(suite or Suite(), tmp_path, level=level), known, runner=runner)
 
     return run
 
@@ -111,11 +109,9 @@ def test_a_finding_decides(
 
 
 def test_findings_about_gpus_matter_on_a_gpu() -> None:
-    findings = (GOOD, OLD_DRIVER, NO_CODE)
-    assert [item.code for item in diagnosed(findings, "cpu")] == ["torch-missing"]
-    failed = {item.code for item in diagnosed(findings, "cuda") if item.outcome is Outcome.FAILED}
+    failed = {item.code for item in diagnosed((GOOD, OLD_DRIVER, NO_CODE)) if item.outcome is Outcome.FAILED}
     assert failed == {"driver-too-old", "no-kernel-image"}
-    (item,) = diagnosed((WARNING,), "cpu")
+    (item,) = diagnosed((WARNING,))
     assert item == Criterion("import-shadowing", Outcome.NOT_MEASURED, "warning: odd", item.required)
     assert item.required
 
@@ -133,7 +129,9 @@ def test_a_wrong_kernel_refuses_the_second(at: At) -> None:
     assert len(certificate.reasons) == 1 and certificate.reasons[0].startswith("kernel knn: ")
 
 
-def test_a_kernel_that_was_not_measured_leaves_a_level_open(tmp_path: Path, known: Facts) -> None:
+def test_a_kernel_that_was_not_measured_leaves_a_level_open(
+    tmp_path: Path, known: Facts, found: list[Finding]
+) -> None:
     absent = KernelCheck("ssim", "fused_ssim", Outcome.NOT_MEASURED, detail="not installed")
     native = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="needs a GPU", kind="native")
     for level, kernel, verdict in (
@@ -141,8 +139,9 @@ def test_a_kernel_that_was_not_measured_leaves_a_level_open(tmp_path: Path, know
         (2, native, Verdict.UNDETERMINED),
         (None, native, Verdict.CERTIFIED),
     ):
-        measured = Measured(kernels=(replace(native, outcome=Outcome.MET), kernel), runs=(RUN,) * (not level))
-        made = write_certificate(subject(NO_SCENES, tmp_path, level=level), known, measured, (), None)
+        asked = subject(Suite(), tmp_path, level=level)
+        asked.kernels = (replace(native, outcome=Outcome.MET), kernel)
+        made = write_certificate(asked, known, (RUN,) * (not level))
         assert made.verdict is verdict
         assert ("Left open: not measured: simple_knn._C." in made.summary) is (
             verdict is Verdict.UNDETERMINED
@@ -162,23 +161,15 @@ def test_the_third_is_the_quick_suite_and_the_diagnosis(at: At, found: list[Find
     assert [item.code for item in plain.diagnosis] == ["code-as-installed"]
 
 
-def test_the_fourth_needs_every_public_scene(at: At) -> None:
+def test_the_fourth_needs_every_public_scene(at: At, tmp_path: Path) -> None:
     """What is missing of the thirteen is named, and the level is not passed, however well the others trained."""
-    missing = tuple(Skipped(name, "not there") for name in ("truck", "train"))
-    suite = replace(SUITES["quick"], skipped=missing)
+    lay_out(tmp_path / "data", garden="figurine")
+    suite = data_suite(tmp_path / "data", "cpu", RESULT["iterations"])
     certificate = at(4, RecordedTrainer(), suite)
     assert (certificate.verdict, exit_code_of(certificate)) == (Verdict.UNDETERMINED, 3)
-    assert [item.scene for item in certificate.skipped] == ["truck", "train"]
+    assert certificate.summary.count(" was not trained") == len(PUBLIC_SCENES) - 1
     plain = at(None, RecordedTrainer(), suite)
     assert plain.verdict is Verdict.CERTIFIED, "without a level, they are skipped as before"
-
-
-def test_every_public_scene_is_asked_for_where_none_is_there(tmp_path: Path) -> None:
-    lay_out(tmp_path, attic="figurine")
-    usual = data_suite(tmp_path, "cpu")
-    full = data_suite(tmp_path, "cpu", every_public=True)
-    assert usual.scenes == full.scenes == ("attic",)
-    assert usual.skipped == () and {item.scene for item in full.skipped} == set(PUBLIC_SCENES)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +193,7 @@ def test_the_length_of_public_scenes(
 
     monkeypatch.setattr("splatfix.certify.subject.data_suite", listed)
     request = CertifyRequest(data=tmp_path, device=device, **asked)
-    suite = smoke_subject(request, "python", known).suite
+    suite = smoke_subject(request, "python", known, published_method(request)).suite
     assert (given, suite.iterations, suite.strategy) == ([length], length, strategy)
 
 
@@ -237,7 +228,7 @@ def test_every_form_without_a_scene(
 
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
     gpus = replace(known.machine, gpus=replace(known.machine.gpus, value=()))
-    asked = subject(NO_SCENES, tmp_path, level=1, device="cuda")
+    asked = subject(Suite(), tmp_path, level=1, device="cuda")
     error = refused(certify, asked, replace(known, machine=gpus), runner=Nothing())
     assert (error.code, int(error.exit_code)) == ("no-gpu", 3)
     assert not (tmp_path / "certificate.json").exists()

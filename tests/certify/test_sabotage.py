@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from splatfix.certify import SUITES, Outcome, Suite, Verdict, certify
 from splatfix.certify.criteria.learning import REQUIRED_GROUPS
-from splatfix.certify.scenes import NO_SCENES
 from splatfix.core.toml import parse_toml
 from splatfix.model import Facts
 from tests.certify.conftest import RecordedKernels, sabotage, subject
@@ -75,7 +74,7 @@ def test_an_installed_kernel_that_is_not_the_own_one(tmp_path: Path, known: Fact
         (installed / "__init__.py").write_text(text)
         return path
 
-    certificate = certify(subject(NO_SCENES, tmp_path, level=2, stage_files=stage_files), known)
+    certificate = certify(subject(Suite(), tmp_path, level=2, stage_files=stage_files), known)
     assert certificate.verdict is Verdict.NOT_CERTIFIED
     (reason,) = certificate.reasons
     assert reason.startswith("kernel ssim: fused_ssim of ")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.certify import SUITES, Outcome, Verdict, certify, data_suite, sample_suite
-from splatfix.certify.scenes import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS, samples_folder
+from splatfix.certify.scenes import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS, SAMPLES
 from splatfix.model import Facts
 from tests.certify.conftest import TrainingHere, subject
 from tests.plan.machines import refused
@@ -18,7 +18,7 @@ LENGTH, WIDTH = 45, 64  # enough for every criterion on the samples below
 def lay_out(root: Path, **scenes: str) -> Path:
     """A data folder: path below the root (``__`` for a slash) = the sample to copy there."""
     for place, sample in scenes.items():
-        shutil.copytree(samples_folder() / sample, root / place.replace("__", "/"))
+        shutil.copytree(SAMPLES / sample, root / place.replace("__", "/"))
     return root
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from PIL import UnidentifiedImageError
 
-from splatfix.certify.progress import words
+from smoke_trainer.progress import words
 from splatfix.certify.scenes import copy_scene
 from splatfix.certify.stacks.prepare import threads_for
 from splatfix.certify.stacks.subject import latest
@@ -31,7 +31,7 @@ def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
     copy = copy_scene(scene, tmp_path / "copy")
     assert {path.name for path in copy.iterdir()} == {"images", "sparse"}
     assert (copy / "images" / "a.png").is_symlink() and not (copy / "images").is_symlink()
-    assert refused(copy_scene, scene, copy).code == "scene-not-copied", "it is there already"
+    assert refused(copy_scene, scene, copy).code == "cannot-write", "it is there already"
 
 
 def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) -> str:

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from splatfix.certify.scenes import samples_folder
+from splatfix.certify.scenes import SAMPLES
 from tests.cli.conftest import Document
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
@@ -23,8 +23,8 @@ def test_export_copies_a_scene_that_check_accepts(
     (row,) = check(document("scenes", "export", "figurine", "--out", tmp_path / "new"))["scenes"]
     exported = tmp_path / "new" / "figurine"
     assert row == {"name": "figurine", "folder": str(exported)}
-    for path in (samples_folder() / "figurine").rglob("*"):
-        copy = exported / path.relative_to(samples_folder() / "figurine")
+    for path in (SAMPLES / "figurine").rglob("*"):
+        copy = exported / path.relative_to(SAMPLES / "figurine")
         assert path.is_dir() or path.read_bytes() == copy.read_bytes()
     assert splatfix("scenes", "check", exported).returncode == 0
 

@@ -8,7 +8,7 @@ import pytest
 from splatfix.app.certify import next_step, run_and_report
 from splatfix.app.stored import read_stored
 from splatfix.certify import make_room, report_lock
-from splatfix.certify.host import Host
+from splatfix.certify.environment import Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers.certify import certify_command, host_command
 from splatfix.core.errors import require
@@ -20,7 +20,7 @@ from tests.machines import facts_of
 
 REQUEST = ContainerRequest(lanes=("nvrtc",), targets=archs("sm_120"))
 REPEAT = host_command(REQUEST, find_lane("nvrtc"))
-HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", REPEAT)
+HOST = Host("lane nvrtc, image sha256:abcd, base python:3.11-slim-bookworm sha256:ef01", REPEAT)
 
 
 @pytest.fixture
@@ -39,14 +39,13 @@ def test_the_certificate_says_where_it_ran(
     request = subject(SHORT, tmp_path)
     made = run_and_report(request, facts_of("rtx-3090-and-5090"))
     result, options = made.certificate, made.options
-    container = "lane nvrtc, image sha256:abcd, base python:3.11-slim-bookworm sha256:ef01"
     repeat = "splatfix certify --container nvrtc --target sm_120"
     markdown, page = ((tmp_path / f"certificate.{kind}").read_text() for kind in ("md", "html"))
-    assert f"| container | {container} |" in markdown and f"    {repeat}\n" in markdown
-    assert container in page and repeat in page
+    assert f"| container | {HOST.container} |" in markdown and f"    {repeat}\n" in markdown
+    assert HOST.container in page and repeat in page
     assert "--python" not in markdown and options is None
     document = json.loads((tmp_path / "certificate.json").read_text())
-    assert document["environment"]["container"] == container == result.environment["container"]
+    assert document["environment"]["container"] == HOST.container == result.environment["container"]
     stored = require(read_stored(tmp_path))
     assert stored.certificate.repeat == HOST.repeat and next_step(stored.certificate) is None
 

@@ -226,7 +226,7 @@ def test_each_failure_has_its_meaning_and_what_to_do() -> None:
         assert form.count("it is the settings") == 1, "advised once for both"
 
 
-OF_SMOKE = [item for item in REGISTERED if item.of != STACK and item.code != "scene-readable"]
+OF_SMOKE = [item for item in REGISTERED if item.of != STACK]
 
 
 @pytest.mark.parametrize("item", OF_SMOKE, ids=lambda item: item.code)

@@ -146,8 +146,8 @@ def test_a_log_has_one_line_a_minute_and_the_last(monkeypatch: pytest.MonkeyPatc
         for second in range(151):
             now = 1000.0 + second
             state = {"iteration": second, "iterations": 150, "iterations_per_second": 1.0, "rss_gb": 0.5}
-            show("study", {"scene": 2, "scenes": 3, **(state if second else {})})
-        show("study, again", {"scene": 2, "scenes": 3})
+            show("study (scene 2 of 3)", state if second else {})
+        show("study, again (scene 2 of 3)", {})
     assert stream.getvalue().splitlines() == [
         "kernels ...",
         "study (scene 2 of 3) ...",

@@ -20,7 +20,7 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
 from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer
-from splatfix.certify.prerequisites import NOT_CALLED
+from splatfix.certify.environment import NOT_CALLED
 from splatfix.kernels import nvrtc, rasterizer
 from splatfix.knowledge.stacks import variants
 from tests.tables import data

@@ -19,7 +19,7 @@ from typing import Any
 import jinja2
 from msgspec.structs import replace
 
-from splatfix.certify.prerequisites import NOT_CALLED
+from splatfix.certify.environment import NOT_CALLED
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.toml import parse_toml

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from splatfix.certify.advice import end_of, explained
 
 # the order in which a certificate shows them
-from splatfix.certify.criteria import running, learning, resources, code  # isort: skip
+from splatfix.certify.criteria import running, learning, resources  # isort: skip
 from splatfix.certify.criteria.criterion import REGISTERED, SHORTEST, STACK, Measure, Registered, Training
 from splatfix.certify.model import Criterion
 from splatfix.core.words import counted
@@ -49,14 +49,10 @@ def _as_far_as_seen(item: Registered, measure: Measure, training: Training) -> M
         return replace(measure, undetermined=True, why=why)
     if not training.stack:
         return measure
-    rendering = training.scripts.get(running.RENDERING)
-    obstacle = ""
-    if (item.of_end or item.of_renderings) and not training.done.ok:
-        obstacle = "the training did not end well"
-    elif item.of_renderings and not (rendering and rendering.ok):
-        obstacle = "no render.py drew its test views"
-    if obstacle:
-        return replace(measure, met=None, text=f"{measure.text}: {obstacle}", why="", advice="")
+    ended = training.scripts.get(running.RENDERING) if item.after == "rendering" else training.done
+    if item.after and not (ended and ended.ok):
+        text = f"{measure.text}: the {item.after} did not end well"
+        return replace(measure, met=None, text=text, why="", advice="")
     # no failure is one of the trainer's where a hook is missing; what had to be mended was seen without
     if item.code != running.MENDS and running.observed(training).undetermined:
         return replace(measure, undetermined=True, why="It was not observed as a whole.")

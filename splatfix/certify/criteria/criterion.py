@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -100,10 +100,8 @@ class Registered(Struct, frozen=True, kw_only=True):
     """A run that is too short leaves it undetermined."""
     without_result: bool = False
     """Judged also of a training that left no result."""
-    of_end: bool = False
-    """Of a stack's own trainer: judged of one that came to its end."""
-    of_renderings: bool = False
-    """The same, and drew its test views."""
+    after: Literal["", "training", "rendering"] = ""
+    """Of a stack's own trainer: what must have ended well for a failure to count."""
     judge: Judge = lambda training: None
 
     def criterion(self, measure: Measure) -> Criterion:

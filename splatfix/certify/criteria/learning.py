@@ -49,10 +49,9 @@ _LEARN = (
     source="every 8th view is held out, as in mip-NeRF 360 and the 3DGS paper; images are compared byte for byte; "
     "graphdeco-inria/gaussian-splatting#1074: both sets in one cloud",
     advice="Look for photos that are in the scene twice, under one name or two.",
-    of_renderings=True,
+    after="rendering",
 )
 def held_out_views(training: Training) -> Measures:
-    """Count the views of both sets: quality is measured on those that were not trained on, and on all of them."""
     split, views = training.record.split, training.record.heldout.views
     shared = {*(set(split.train) & set(split.test)), *split.repeated}
     met = bool(split.test) and bool(split.train) and not shared and views == len(split.test)
@@ -68,7 +67,6 @@ def held_out_views(training: Training) -> Measures:
     advice=_FIND_THE_PART,
 )
 def finite_values(training: Training) -> Measures:
-    """Count the steps with a NaN or an infinity in any gradient, and look at the loss."""
     record = training.record
     counts = [group.non_finite_steps for group in record.gradients.values()]
     if not counts or None in counts:
@@ -141,7 +139,6 @@ def _not_judged(name: str, group: GroupGradients, training: Training) -> str:
     "above zero. For the smoke trainer, put torch back (splatfix install --repair torch).",
 )
 def parameters_move(training: Training) -> Measures:
-    """Compare where every group is before and after some steps of the optimizer."""
     updates = training.record.updates
     if not updates:
         return Measure(None if training.stack else False, "no step of an optimizer was looked at")
@@ -164,10 +161,9 @@ def parameters_move(training: Training) -> Measures:
     source="the sample scenes reach 97 % and more; field report: gsplat on a T4, 30,000 iterations with all gradients zero",
     advice=_FIND_THE_PART,
     learning=True,
-    of_end=True,
+    after="training",
 )
 def gaussians_reached(training: Training) -> Measures:
-    """Take the share of the Gaussians that gradients still reach at the end of the run."""
     share, steps = training.record.reached.share, training.record.reached.steps
     if share is None or not steps:
         return MISSING
@@ -182,10 +178,9 @@ def gaussians_reached(training: Training) -> Measures:
     source="graphdeco-inria/gaussian-splatting#1161: trained to its end, the loss never fell, all was black",
     advice=_LEARN,
     learning=True,
-    of_end=True,
+    after="training",
 )
 def loss_falls(training: Training) -> Measures:
-    """Compare the loss of the last iterations with that of the first."""
     first, last = training.record.train_loss.first, training.record.train_loss.last
     if first is None or last is None:
         return MISSING
@@ -203,7 +198,7 @@ def loss_falls(training: Training) -> Measures:
     advice="Densification needs the gradient of the projected means (means2D), which some variants of the rasterizer do not "
     "return: install the variant that the stack names.",
     learning=True,
-    of_end=True,
+    after="training",
 )
 def densification(training: Training) -> Measures:
     """Count what was added; of a stack's own trainer only the number was seen, not which were cloned or split."""
@@ -223,10 +218,9 @@ def densification(training: Training) -> Measures:
     source="the sample scenes gain 8 dB and more; graphdeco-inria/gaussian-splatting#1161: trained to its end, with 7 to 9 dB",
     advice=_LEARN,
     learning=True,
-    of_renderings=True,
+    after="rendering",
 )
 def heldout_gain(training: Training) -> Measures:
-    """Compare held-out views with how they looked before the training."""
     before = (training.record.initial_heldout or ImageQuality()).psnr
     after = training.record.heldout.psnr
     if before is None or after is None:
@@ -250,7 +244,6 @@ def _unless_slow(training: Training, met: bool, measured: str, learns: bool) -> 
     advice=_LEARN,
 )
 def heldout_quality(training: Training) -> Measures:
-    """Compare held-out PSNR with the scene's reference, where there is one for this length and size."""
     psnr, floor = training.record.heldout.psnr, training.record.config.psnr_floor
     measured = "not measured" if psnr is None else f"{psnr:.2f} dB"
     if floor is None:
@@ -267,10 +260,9 @@ def heldout_quality(training: Training) -> Measures:
     "held-out photos are in",
     advice="Look for photos that are in the scene twice, cropped or saved anew, and for video frames that hardly differ: such "
     "held-out views were as good as trained on.",
-    of_renderings=True,
+    after="rendering",
 )
 def heldout_not_above_training(training: Training) -> Measures:
-    """Compare views that were held out with those that were trained on."""
     return _against_training(training.record, lambda better: better >= -MAX_ABOVE_TRAINING_DB)
 
 
@@ -285,7 +277,6 @@ def heldout_not_above_training(training: Training) -> Measures:
     of=SMOKE,
 )
 def heldout_near_training(training: Training) -> Measures:
-    """Compare the two the other way round."""
     return _against_training(training.record, lambda better: better <= MAX_BELOW_TRAINING_DB)
 
 
@@ -307,7 +298,6 @@ def _against_training(record: TrainingRecord, good: Callable[[float], bool]) -> 
     of=SMOKE,
 )
 def ply_round_trip(training: Training) -> Measures:
-    """Compare what the saved point cloud, read back, renders with what was trained."""
     difference, tolerance = training.record.ply.round_trip_difference, training.record.ply.tolerance
     if difference is None or tolerance is None:
         return MISSING
@@ -320,10 +310,9 @@ def ply_round_trip(training: Training) -> Measures:
     title="A PLY file holds every Gaussian, all values finite",
     source="the trainer's own folder point_cloud/iteration_N",
     of=STACK,
-    of_end=True,
+    after="training",
 )
 def point_cloud_saved(training: Training) -> Measures:
-    """Look into the point clouds that were saved: whole, finite, and the last with every Gaussian."""
     record = training.record
     expected, trained = str(record.config.iterations), record.gaussians.final
     sound, listed = expected in record.saves, []

@@ -1,11 +1,13 @@
-"""Criteria about how a run went rather than what it learned: memory and time."""
+"""Criteria about how a run went rather than what it learned: memory, time, whose code ran, and that it repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smoke_trainer.record import HostPeaks
-from splatfix.certify.criteria.criterion import MISSING, Measure, Measures, Training, criterion
+from smoke_trainer.record import Implementation
+from splatfix.certify.criteria.criterion import MISSING, SMOKE, Measure, Measures, Training, criterion
+from splatfix.certify.criteria.running import OTHER_PACKAGES
+from splatfix.core.words import counted
 
 MAX_EVALUATION = 1.1
 MAX_GROWTH = 0.01
@@ -18,6 +20,9 @@ _SLACK = "what an allocator keeps (16 MiB, on a GPU 2 MiB)"
 MAX_USED = 0.97
 """Of all memory. Above it training was 20 times slower, because the driver moves memory to the host and back."""
 MIN_TIMED = 0.9
+CPU_TOLERANCE, GPU_TOLERANCE = 1e-6, 1e-2
+"""Relative difference of a loss. How far atomics carry in 30 iterations was not measured on a GPU; another seed or another order
+of views differs by far more."""
 
 
 @criterion(
@@ -32,16 +37,13 @@ def evaluation_memory(training: Training) -> Measures:
     """Compare the memory of evaluation and training: allocated on the GPU, or resident beyond what the process began with."""
     memory = training.record.memory
     slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
-    start, peaks, held = 0, memory.host or HostPeaks(), "resident beyond Python and torch"
-    train, evaluation = peaks.train, peaks.eval
-    if memory.cuda:
-        held = "allocated on the GPU"
-        train, evaluation = memory.cuda.train.allocated, memory.cuda.eval.allocated
-    elif training.stack or peaks.start is None:
-        train = None
-    else:
-        start = peaks.start
-    if train is None or evaluation is None:
+    train, evaluation = memory.peaks
+    start: int | None = 0
+    held = "allocated on the GPU"
+    if not memory.cuda:
+        held = "resident beyond Python and torch"
+        start = None if training.stack or memory.host is None else memory.host.start
+    if train is None or evaluation is None or start is None:
         return Measure(None, "the peaks of training and evaluation are not told apart here")
     train, evaluation = train - start, evaluation - start
     met = evaluation <= MAX_EVALUATION * train or evaluation - train < slack
@@ -59,7 +61,6 @@ def evaluation_memory(training: Training) -> Measures:
     "records the memory of any trainer.",
 )
 def memory_growth(training: Training) -> Measures:
-    """Take by how much memory grows beyond the model."""
     memory = training.record.memory
     slack = LEAST_GPU_GROWTH if memory.cuda else LEAST_GROWTH
     growth = memory.growth
@@ -83,7 +84,6 @@ def memory_growth(training: Training) -> Measures:
     "what else saves memory.",
 )
 def memory_utilisation(training: Training) -> Measures:
-    """Take the share of memory in use: of the GPU by all programs, or of what this process may use."""
     memory, cuda = training.record.memory, training.record.memory.cuda
     share, kind = None, "of the GPU's memory in use, by all programs"
     if cuda and training.record.machine.gpu_integrated:
@@ -133,7 +133,6 @@ def memory_spill(training: Training) -> Measures:
     learning=True,
 )
 def time_by_phase(training: Training) -> Measures:
-    """Take the share of the training that its phases account for."""
     phases, total = training.record.phases, training.record.seconds.get("train") or 0.0
     timed = sum(phases.values())
     both = phases.get("forward", 0.0) > 0 and phases.get("backward", 0.0) > 0
@@ -147,6 +146,54 @@ def time_by_phase(training: Training) -> Measures:
     listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
     measured = f"{listed}; {bound_by(phases)}; {timed:.1f} of {total:.1f} s timed"
     return Measure(met, measured, missing=not both)
+
+
+@criterion(
+    "implementations-identified",
+    title="Each part's code is what was named, and ran in every iteration",
+    why="Another implementation ran than the report names, or none: its result says nothing about the one that was meant.",
+    source="field report: an extension silently replaced by a slow path",
+    advice=OTHER_PACKAGES,
+    of=SMOKE,
+)
+def implementations_identified(training: Training) -> Measures:
+    iterations = training.record.iterations or 0
+    problems, digests = [], []
+    for part in ("renderer", "ssim", "knn", "optimizer"):
+        ran = training.record.implementations.get(part, Implementation())
+        digests.append(f"{part} {ran.file} {str(ran.sha256)[:12]}")
+        name, module = str(ran.name), str(ran.module)
+        package = name.removesuffix("._C")  # a drop-in's function may come from a file beside it
+        calls = ran.calls if isinstance(ran.calls, int) else 0
+        least = 1 if part == "knn" else iterations  # neighbors are looked for once, at the start
+        if not module.startswith(package.lower()) and not package.startswith(module):
+            problems.append(f"{part}: {name} was named, and {module} ran")
+        elif calls < least:
+            problems.append(f"{part}: {name} had {counted(calls, 'call')}")
+    return Measure(iterations > 0 and not problems, "; ".join(problems or digests))
+
+
+@criterion(
+    "training-repeats",
+    title="Training repeats with the same seed",
+    why="Two runs of one seed differ from the start: something is random that no seed sets, or memory is read unwritten.",
+    source="a CPU repeats to the last digit; on a GPU atomics add in an order that changes; nerfstudio-project/gsplat#872: the "
+    "first training on an L4 was worse",
+    advice="Look for what no seed sets, and for an extension that reads memory it has not written, which compute-sanitizer "
+    "--tool initcheck finds; --renderer torch runs none.",
+    of=SMOKE,
+)
+def training_repeats(training: Training) -> Measures:
+    if training.repeated is None:
+        return None
+    allowed = CPU_TOLERANCE if training.device == "cpu" else GPU_TOLERANCE
+    gaps = [abs(before - after) / max(abs(before), 1e-12) for before, after in training.repeated]
+    if not gaps:
+        ending = training.repeat_ended or "none were written"
+        return Measure(False, f"the second run left no losses: {ending}")
+    measured = f"losses of {counted(len(gaps), 'iteration')} differ by at most {max(gaps):.2g} of their value"
+    met = not training.repeat_ended and max(gaps) <= allowed
+    return Measure(met, measured, required=f"at most {allowed:g}")
 
 
 def bound_by(phases: Mapping[str, float]) -> str:

@@ -50,21 +50,6 @@ def observed(training: Training) -> Measure:
 
 
 @criterion(
-    "scene-readable",
-    title="The scene can be read",
-    source="the trainer's own readers",
-    of=SMOKE,
-    without_result=True,
-)
-def scene_readable(training: Training) -> Measures:
-    """Leave a scene of the user's that cannot be read unjudged; that a bundled one cannot is a failed training."""
-    if not training.unreadable:
-        return None
-    advice = "Run splatfix scenes check on the scene's folder: it names what the scene lacks."
-    return Measure(None, training.unreadable, advice=advice)
-
-
-@criterion(
     MENDS,
     title="The checkout runs as it is: no module missing, nothing mended",
     why="The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
@@ -73,7 +58,6 @@ def scene_readable(training: Training) -> Measures:
     without_result=True,
 )
 def runs_as_it_is(training: Training) -> Measures:
-    """Name what had to be mended."""
     mends = training.mends
     measured = "; ".join(f"{mend.summary.rstrip('.')} [{mend.code}]" for mend in mends)
     advice = steps_in_words(step for mend in mends for step in mend.remedy)
@@ -113,7 +97,6 @@ def finished(training: Training) -> Measures:
     of=SMOKE,
 )
 def renderer_as_asked(training: Training) -> Measures:
-    """Compare the renderer that ran with the one that was asked for."""
     ran = training.record.implementations.get("renderer", Implementation())
     asked = training.record.config.renderer
     return Measure(ran.kind == asked, f"{ran.kind} ({ran.name})", required=str(asked))
@@ -143,7 +126,6 @@ def no_cuda_error(training: Training) -> Measures:
     without_result=True,
 )
 def extensions_ran(training: Training) -> Measures:
-    """Count the calls of every extension."""
     record, extensions = training.record, training.extensions
     known = {_top(name) for name in (*record.implementations, *(item.name for item in record.failed_imports))}
     idle = [name for name in extensions if name not in known]
@@ -168,7 +150,6 @@ def extensions_ran(training: Training) -> Measures:
     without_result=True,
 )
 def no_silent_fallback(training: Training) -> Measures:
-    """Name imports of extensions that failed, and that the code went on without."""
     record = training.record
     fatal = record.error.module if record.error else None
     without, of_variants = [], []

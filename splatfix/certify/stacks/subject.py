@@ -15,19 +15,17 @@ from typing import Any
 
 from msgspec import field
 
-from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
+from smoke_trainer.record import Observer, TrainerError, TrainingRecord
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.criteria.running import METRICS as OF_METRICS
 from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
-from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun, TestedStack
-from splatfix.certify.phase_costs import GIB, SERIES, growth_of
-from splatfix.certify.progress import Progress
+from splatfix.certify.monitor import SERIES, growth_of
 from splatfix.certify.report_folder import make_room
 from splatfix.certify.scenes import Suite, copy_scene
 from splatfix.certify.staging import child_variables, stage, stage_inside
-from splatfix.certify.subject import Subject
+from splatfix.certify.subject import Progress, Subject
 from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, object_in, write_json
@@ -119,7 +117,7 @@ class StackSubject(Subject, kw_only=True):
     @property
     def suite(self) -> Suite:
         """Its scene, as the smoke trainer's subjects have several."""
-        return Suite(self.scene.name, self.scenes, 0.0)
+        return Suite(self.scene.name, self.scenes)
 
     @property
     def title(self) -> str:
@@ -202,10 +200,10 @@ class StackSubject(Subject, kw_only=True):
             script = self.folder / self.script
             raise SplatfixError.of("certify.no-length", script=script, checkout=self.folder)
         self.runner, self.scratch = runner, scratch
-        own = [scratch, self.out, self.folder, self.source]
+        self.loaded = make_folder(scratch / "loaded")
+        self.own = (scratch, self.out, self.folder, self.source)
         if self.dropins is not None:
-            own.append(self.dropins)
-        self.loaded = LoadedFiles(facts, scratch / "loaded", own)
+            self.own += (self.dropins,)
         self.memory_limit = facts.machine.resources.memory_total
         copy = copy_scene(self.scene, scratch / self.scene.name)
         arguments = ["--source_path", str(copy), "--model_path", str(self.model)]
@@ -268,7 +266,7 @@ class StackSubject(Subject, kw_only=True):
         if self.threads:
             variables["OMP_NUM_THREADS"] = self.threads
         if self.loaded:
-            variables[loaded.VARIABLE] = str(self.loaded.folder)
+            variables[loaded.VARIABLE] = str(self.loaded)
         looked = time.monotonic()
 
         def on_line(_: str) -> None:
@@ -351,10 +349,6 @@ class StackSubject(Subject, kw_only=True):
         """What was observed of the training, what was compared of what it left, and the reservations."""
         seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
         record = from_json(TrainingRecord, {**seen, **compared})
-        memory, growth = record.memory, growth_of(self.report / SERIES)
-        if growth:
-            per_1000, start, end = growth
-            memory = replace(memory, growth=MemoryGrowth(per_1000 * GIB, start, end))
         notes = []
         # what of a drop-in's face could not be read, and is taken for the usual
         for item in self.replacement.dropins:
@@ -372,7 +366,7 @@ class StackSubject(Subject, kw_only=True):
             record,
             status="ok" if done.ok else "failed",
             config=replace(record.config, iterations=self.iterations),
-            memory=memory,
+            memory=replace(record.memory, growth=growth_of(self.report / SERIES)),
             notes=notes,
             script_errors=self.script_errors,
             observer=Observer("record" in observed, observed["trouble"]),
