@@ -84,8 +84,8 @@ def diagnose(request: DiagnoseRequest) -> Result[DiagnosisDocument]:
     if any(finding.status is Status.FAIL for finding in findings):
         summary = NO_SOURCES
         if request.repo is not None:
-            named = absolute((str(request.repo),))
-            summary = summarise(named, context, named=named)
+            checkout = absolute((str(request.repo),))
+            summary = summarise(checkout, context, named=checkout)
         options = advised_options(findings, Case(context=context, sources=summary))
         # all options for what was diagnosed: for the checkout, where something can be built of it
         machine = (*target_options(request.targets), *value_options({"--facts": request.facts_file}), *named)

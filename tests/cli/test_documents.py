@@ -71,6 +71,13 @@ def test_diagnose(machine: str, document: Document) -> None:
     assert sum(made["summary"].values()) == len(made["findings"])
 
 
+def test_options_are_asked_for_the_same_environment(document: Document, tmp_path: Path) -> None:
+    folder = checkout_of("2dgs", tmp_path)
+    made = check(document("diagnose", "--repo", folder, "--python", sys.executable, "--target", "sm_120"))
+    words = ["--dry-run", "--why", "--target", "sm_120", "--python", sys.executable]
+    assert made["why"]["argv"] == ["splatfix", "install", str(folder), *words]
+
+
 def test_dockerfile(document: Document, tmp_path: Path) -> None:
     folder = checkout_of("2dgs", tmp_path)
     words = ("dockerfile", "--repo", folder, "--target", "sm_86", "--target", "sm_120")
