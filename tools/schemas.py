@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
-import textwrap
+import sys
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -274,14 +275,18 @@ def _field_docs() -> dict[tuple[str, ...], dict[str, str]]:
         for owner in reversed(kind.__mro__):
             if not owner.__module__.startswith(("splatfix.", "smoke_trainer.")):
                 continue
-            (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-            assert isinstance(body, ast.ClassDef)
-            for field, doc in itertools.pairwise(body.body):
+            for field, doc in itertools.pairwise(_classes(owner.__module__)[owner.__name__].body):
                 if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
                     name = ast.unparse(field.target)
                     if name in names:
                         texts[names[name]] = " ".join(ast.literal_eval(doc.value).split())
     return docs
+
+
+@functools.cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def text_of(value: Any, indent: str = "") -> str:
