@@ -111,9 +111,7 @@ def test_nothing_spills() -> None:
     assert not any(kernel["spilled"] for module in modules for kernel in module.values())
 
 
-def test_what_was_compiled_is_kept(
-    cache: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_compiled_is_kept(cache: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "compile", lambda *_: (bytes(range(100)), ""))
     first = compile_kernels(*SSIM, 120, compiler)
     second = compile_kernels(*SSIM, 120, compiler)
