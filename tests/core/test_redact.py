@@ -20,12 +20,13 @@ SECRET = "Tr0ub4dor3Xq9Zw7Lk2Vb8"
 TOKENS: dict[str, str] = TEXTS["tokens"]
 
 
+FORMS = ("{}", "-DX={}", "a {}, b", "'{}'", "https://x.example/{}/y", '{{"a": "b\\n{}"}}', "({})")
+
+
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
-@pytest.mark.parametrize(
-    "form", ["{}", "-DX={}", "a {}, b", "'{}'", "https://x.example/{}/y", '{{"a": "b\\n{}"}}', "({})"]
-)
-def test_a_token_of_known_shape_is_hidden_anywhere(token: str, form: str) -> None:
-    assert without_credentials(form.format(token)) == form.format("***")
+def test_a_token_of_known_shape_is_hidden_anywhere(token: str) -> None:
+    for form in FORMS:
+        assert without_credentials(form.format(token)) == form.format("***")
 
 
 @pytest.mark.parametrize(("text", "shown"), TEXTS["hidden"])
@@ -88,13 +89,13 @@ BEGINNINGS = TEXTS["beginnings"]
 PIECES = (*TOKENS.values(), *BEGINNINGS, *TEXTS["pieces"])
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_json_stays_json(seed: int) -> None:
-    dice = random.Random(seed)
-    said = {str(n): "".join(dice.choices(PIECES, k=dice.randrange(12))) for n in range(20)}
-    once = json.dumps(said)
-    for text in (once, json.dumps(once), json.dumps(said, indent=1, ensure_ascii=False)):
-        assert type(json.loads(without_credentials(text))) is type(json.loads(text))
+def test_json_stays_json() -> None:
+    dice = random.Random(0)
+    for _ in range(60):
+        said = {str(n): "".join(dice.choices(PIECES, k=dice.randrange(12))) for n in range(20)}
+        once = json.dumps(said)
+        for text in (once, json.dumps(once), json.dumps(said, indent=1, ensure_ascii=False)):
+            assert type(json.loads(without_credentials(text))) is type(json.loads(text)), text
 
 
 def test_secrets_in_json_are_hidden() -> None:

@@ -166,13 +166,7 @@ def test_markdown_holds_strangers_words_as_text(name: str) -> None:
     assert {line.count("|") for line in bare.splitlines() if line.startswith("| ")} == {3, 4, 5, 16}
 
 
-RUN = SceneRun(
-    "figurine",
-    criteria.judge(trained()),
-    12.0,
-    record_of(RECORDED),
-    log="figurine/trainer.log",
-)
+RUN = SceneRun("figurine", criteria.judge(trained()), 12.0, record_of(RECORDED), log="figurine/trainer.log")
 
 
 def recorded(**changes: Any) -> Certificate:
