@@ -30,8 +30,7 @@ from .environments import LEAVES, Files, Interposed, Run, install, run_in, snaps
 from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
-
-
+PIP_INSIDE = True
 BOTH = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
 
 

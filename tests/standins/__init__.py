@@ -158,13 +158,8 @@ def _bindings(variants: list[str]) -> str:
 
 
 @functools.cache
-def _rows() -> dict[str, Any]:
-    rows: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["variants"]
-    return rows
-
-
 def _row(variant: str) -> dict[str, Any]:
-    row: dict[str, Any] = _rows()[variant]
+    row: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["variants"][variant]
     return row
 
 
