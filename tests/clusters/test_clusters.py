@@ -281,15 +281,8 @@ def test_every_node_of_a_ray_cluster_is_told(tmp_path: Path) -> None:
         (tmp_path / f"{node}.json").write_text(json.dumps(to_json(facts_of(machine))))
     facts = (tmp_path / f"{node}.json" for node in NODES)
     argv = [PYTHON, tmp_path / "cluster.py", EXAMPLES / "ray_nodes.py", *facts]
-    path = f"{tmp_path / 'site'}:{ROOT}"
-    done = subprocess.run(
-        argv,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=1200, check=False)
     told = dict(re.findall(r"^(n\d)\t(.*)$", done.stdout, re.MULTILINE))
     assert done.returncode == 1, done.stderr[-3000:]
     assert told["n1"].startswith("0\t") and told["n2"].startswith("1\tdriver-library-mismatch: "), told

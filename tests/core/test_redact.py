@@ -42,14 +42,8 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_secrets_of_the_own_environment_are_hidden_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = {"MY_TOKEN": "hunter2hunter2", "DB_PASSWORD": "Correct-Horse", "WANDB_API_KEY": "a" * 40}
-    others = {
-        "SSH_AUTH_SOCK": "/tmp/agent1/socket",
-        "AUTHENTICATION": "required",
-        "PIN_TOKEN": "12345678",
-        "GIT_AUTHOR_NAME": "Grace Hopper1",
-        "X_KEY": "abc1",
-        "CC": "gcc-12-is-mine",
-    }
+    others = {"SSH_AUTH_SOCK": "/tmp/agent1/socket", "AUTHENTICATION": "required", "PIN_TOKEN": "12345678"}
+    others |= {"GIT_AUTHOR_NAME": "Grace Hopper1", "X_KEY": "abc1", "CC": "gcc-12-is-mine"}
     for name, value in (secrets | others).items():
         monkeypatch.setenv(name, value)
     own_secrets.cache_clear()
@@ -99,12 +93,8 @@ def test_json_stays_json() -> None:
 
 
 def test_secrets_in_json_are_hidden() -> None:
-    said = {
-        "u": f"https://a:{SECRET}@h",
-        "password": f'a"{SECRET}\\',
-        "n": f"x\n{TOKENS['github']}",
-        "p": "C:\\",
-    }
+    said = {"u": f"https://a:{SECRET}@h", "password": f'a"{SECRET}\\', "p": "C:\\"}
+    said["n"] = f"x\n{TOKENS['github']}"
     made = without_credentials(json.dumps(said))
     assert json.loads(made) == {"u": "https://a:***@h", "password": "***", "n": "x\n***", "p": "C:\\"}
 

@@ -70,13 +70,12 @@ def test_a_timeout_ends_the_grandchildren_too(tmp_path: Path) -> None:
 
 def test_lines_are_told_while_it_runs_and_logged(tmp_path: Path) -> None:
     lines: list[tuple[str, float]] = []
+
+    def told(line: str) -> None:
+        lines.append((line, time.monotonic()))
+
     code = "import time\nfor i in range(3):\n print(i, flush=True); time.sleep(0.2)"
-    done = RUNNER.run(
-        python(code),
-        timeout=20,
-        on_line=lambda line: lines.append((line, time.monotonic())),
-        log=tmp_path / "log",
-    )
+    done = RUNNER.run(python(code), timeout=20, on_line=told, log=tmp_path / "log")
     assert [line for line, _ in lines] == ["0", "1", "2"]
     assert lines[0][1] < lines[2][1] - 0.2
     assert (tmp_path / "log").read_text() == "0\n1\n2\n" == done.stdout

@@ -157,12 +157,7 @@ def test_one_line_that_many_failures_have_is_only_likely_and_two_are_evidence() 
 
 
 def test_a_full_disk_is_named_whatever_was_done() -> None:
-    cause = explain_text(
-        "Product.h(145): catastrophic error: error while writing: No space left on device\n"
-    ).causes[0]
-    assert (
-        cause.name == "disk-full"
-        and cause.confidence >= SURE
-        and cause.why
-        and "TMPDIR" in cause.fix[0].line()
-    )
+    log = "Product.h(145): catastrophic error: error while writing: No space left on device\n"
+    cause = explain_text(log).causes[0]
+    assert cause.name == "disk-full" and cause.confidence >= SURE
+    assert cause.why and "TMPDIR" in cause.fix[0].line()
