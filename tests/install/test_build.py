@@ -30,7 +30,6 @@ from .environments import LEAVES, Files, Interposed, Run, install, run_in, snaps
 from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
-PIP_INSIDE = True
 BOTH = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
 
 
@@ -58,7 +57,7 @@ class Heard(InstallProgress):
         self.lines.append(f"done {step.kind} {step.subject}: {result}")
 
 
-def test_two_are_built_at_once_and_installed_in_order(environment: Environment, tmp_path: Path) -> None:
+def test_two_are_built_at_once_and_installed_in_order(with_pip: Environment, tmp_path: Path) -> None:
     sources = [
         write_extension(tmp_path / name, name=f"{name}_probe", answer=answer)
         for name, answer in (("one", 1), ("two", 2))
@@ -72,11 +71,11 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Environment, 
             meeting.wait()
         return run()
 
-    before = snapshot(environment)
-    install(environment, *sources, runner=Interposed(meet), progress=heard, cache=cache, jobs=2)
+    before = snapshot(with_pip)
+    install(with_pip, *sources, runner=Interposed(meet), progress=heard, cache=cache, jobs=2)
 
     assert jobs == ["1", "1"], "both builds have their part of the two compilers"
-    assert run_in(environment, BOTH) == "1 2"
+    assert run_in(with_pip, BOTH) == "1 2"
     ends = [number for number, line in enumerate(heard.lines) if line.startswith("done build-wheel")]
     assert heard.lines.index("2/8 build-wheel two_probe") < ends[0]
     said = ["copying the source", "asking setup.py", "running its setup.py"]
@@ -86,15 +85,15 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Environment, 
     assert {"one_probe: compiling probe.c", "two_probe: compiling probe.c"} <= set(heard.lines)
     assert all("compiled in" in heard.lines[number] for number in ends)
 
-    (entry,) = Journal(environment.state_folder).entries()
+    (entry,) = Journal(with_pip.state_folder).entries()
     for step in entry.steps[:2]:
         assert (step.kind, step.done) == ("build-wheel", True)
         assert step.result.startswith(f"{step.subject}-"), "the wheels are noted with the wrong steps"
-    revert(environment.python)
-    assert snapshot(environment) == before
+    revert(with_pip.python)
+    assert snapshot(with_pip) == before
 
     heard.lines.clear()
-    install(environment, *sources, progress=heard, cache=cache, jobs=2)
+    install(with_pip, *sources, progress=heard, cache=cache, jobs=2)
     kept = [line for line in heard.lines if line.startswith("done build-wheel")]
     assert len(kept) == 2 and all(line.endswith("from the wheel cache") for line in kept)
 
@@ -238,7 +237,7 @@ def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path:
 
 
 @pytest.mark.parametrize("extra", ["", "this is no C"])
-def test_leftovers_of_a_build_are_moved_out(environment: Environment, tmp_path: Path, extra: str) -> None:
+def test_leftovers_of_a_build_are_moved_out(with_pip: Environment, tmp_path: Path, extra: str) -> None:
     """And what somebody else's pip brings meanwhile stays."""
     other = write_wheel(tmp_path, "other", "1.0", {"other/__init__.py": b""}, "")
     source = write_extension(tmp_path / "source", before=LEAVES, extra=extra)
@@ -246,17 +245,17 @@ def test_leftovers_of_a_build_are_moved_out(environment: Environment, tmp_path: 
 
     def meanwhile(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
         if "--no-build-isolation" in argv:
-            pip_install(environment, tmp_path / "pip.log", other)
-            installed.append(snapshot(environment))
+            pip_install(with_pip, tmp_path / "pip.log", other)
+            installed.append(snapshot(with_pip))
         return run()
 
     if extra:
-        error = refused(install, environment, source, runner=Interposed(meanwhile), afresh=True)
+        error = refused(install, with_pip, source, runner=Interposed(meanwhile), afresh=True)
         told = error.meaning
     else:
-        told = " ".join(install(environment, source, runner=Interposed(meanwhile), afresh=True).notes)
-        revert(environment.python)
-    assert snapshot(environment) == installed[0]
-    assert "other 1.0 was installed" in told and f"put {environment.purelib / 'left'} into" in told
-    (kept,) = environment.state_folder.rglob("left/x.py")
+        told = " ".join(install(with_pip, source, runner=Interposed(meanwhile), afresh=True).notes)
+        revert(with_pip.python)
+    assert snapshot(with_pip) == installed[0]
+    assert "other 1.0 was installed" in told and f"put {with_pip.purelib / 'left'} into" in told
+    (kept,) = with_pip.state_folder.rglob("left/x.py")
     assert str(kept).startswith(told.rpartition("moved to ")[2].rstrip(".").split(" ")[0])
