@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ from tests.plan.machines import refused
 from tests.tables import data
 from tools import vram
 
+compared = cache(vram.compared)
 LIMITS: dict[str, tuple[int, float]] = data(__file__)["limits"]
 """How many rows of a kind there are, and the error that each may have."""
 THREE_MILLION = Span(3e6, 3e6, 3e6)
@@ -50,7 +52,7 @@ def called(*words: str) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize("kind", LIMITS)
 def test_what_was_published_and_measured_is_foretold(kind: str) -> None:
     number, limit = LIMITS[kind]
-    rows = [row for row in vram.compared() if row.kind == kind]
+    rows = [row for row in compared() if row.kind == kind]
     assert len(rows) == number
     assert {row.name: row.error for row in rows if abs(row.error) > limit} == {}
 

@@ -101,7 +101,7 @@ def test_secrets_in_json_are_hidden() -> None:
 
 @pytest.mark.parametrize("piece", BEGINNINGS)
 def test_the_time_is_linear(piece: str) -> None:
-    text = f"token @ :// sk- eyJ {piece * (300_000 // len(piece))} @"
+    text = f"token @ :// sk- eyJ {piece * (100_000 // len(piece))} @"
     started = time.process_time()
     without_credentials(text)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 0.7
