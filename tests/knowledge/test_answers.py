@@ -16,11 +16,6 @@ from tests.tables import data
 A = Arch.parse
 
 
-def best_builds_for(gpu: str, options: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
-    ranked = torch_releases.builds_for_arch(A(gpu), **options)
-    return tuple((item.build.release, item.build.tag, item.runs) for item in ranked[:1])
-
-
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "cubin runs on": lambda cubin, gpu: archs.cubin_runs_on(A(cubin), A(gpu)),
     "PTX runs on": lambda ptx, gpu: archs.ptx_runs_on(A(ptx), A(gpu)),
@@ -50,7 +45,10 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     ),
     "CUDA of build": lambda *asked: (found := torch_releases.build(*asked)) and found.cuda,
     "release": lambda torch: (found := torch_releases.release(torch)) and found.release,
-    "best builds for": best_builds_for,
+    "best builds for": lambda gpu, how: tuple(
+        (one.build.release, one.build.tag, one.runs)
+        for one in torch_releases.builds_for_arch(A(gpu), **how)[:1]
+    ),
     "tags for": lambda gpu, how: tuple(
         item.build.tag for item in torch_releases.builds_for_arch(A(gpu), **how)
     ),
