@@ -15,6 +15,7 @@ from splatfix.core import output, runner
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import sweep
 from tests.conftest import ROOT
+from tests.processes import assert_gone
 from tests.tables import data
 
 RUNNER = Runner()
@@ -38,15 +39,6 @@ def test_a_program_that_is_not_there_and_a_signal_are_told_not_raised() -> None:
     done = RUNNER.run(["no-such-program-here"], timeout=5)
     assert done.returncode is None and "could not start no-such-program-here" in done.why()
     assert RUNNER.run(python("import os; os.abort()"), timeout=20).why() == "ended by SIGABRT"
-
-
-def assert_gone(pids: str) -> None:
-    """They are dead; whoever adopted them may still have to take note."""
-    for pid in map(int, pids.split()):
-        with pytest.raises(ProcessLookupError):
-            for _ in range(200):
-                os.kill(pid, 0)
-                time.sleep(0.05)
 
 
 def wait_for(path: Path) -> str:
@@ -113,9 +105,9 @@ def test_a_followed_log_of_any_length_ends_at_its_limit(
 def test_a_child_that_closes_both_streams_and_goes_on_is_ended() -> None:
     done = RUNNER.run(
         python("import os, time\nos.write(1, b'said\\r\\n'); os.close(1); os.close(2); time.sleep(60)"),
-        timeout=2,
+        timeout=1,
     )
-    assert (done.returncode, done.stdout, done.why()) == (None, "said\n", "no answer within 2 s")
+    assert (done.returncode, done.stdout, done.why()) == (None, "said\n", "no answer within 1 s")
 
 
 @pytest.mark.parametrize("follow", [True, False])

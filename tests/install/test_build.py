@@ -24,6 +24,7 @@ from splatfix.model.steps import BuildWheel, InstallStep
 from tests.archs import archs, request_for
 from tests.files import contents, put
 from tests.plan.machines import machine, make_plan, refused
+from tests.processes import assert_gone
 from tests.tables import data
 
 from .environments import LEAVES, Files, Interposed, Run, install, run_in, snapshot, write_extension
@@ -31,14 +32,6 @@ from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
 BOTH = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
-
-
-def at_work(pid: int) -> bool:
-    """It lives; one that was killed and that nobody has buried yet does not (a container may have no one who does)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 class Heard(InstallProgress):
@@ -137,16 +130,13 @@ build.run = run
         end = time.monotonic() + 90
         while len(list(started.iterdir())) < 2 and time.monotonic() < end:
             time.sleep(0.1)
-        builders = [int(path.name) for path in started.iterdir()]
+        builders = [path.name for path in started.iterdir()]
         child.send_signal(number)
         said, _ = child.communicate(timeout=60)
     finally:
         child.kill()
     assert len(builders) == 2 and child.returncode == 130, said.decode()
-    end = time.monotonic() + 20
-    while (alive := [pid for pid in builders if at_work(pid)]) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert alive == [], "a build lives on"
+    assert_gone(" ".join(builders))
     assert snapshot(environment) == before
     assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.FAILED
 
