@@ -24,10 +24,9 @@ def _part(part: Any) -> str:
         return part
     if isinstance(part, Mapping):
         each: str = part["each"]
-        texts = (
-            each.replace("%d", str(n)).replace("%n", str(n + 1)).replace("%s", " " * n)
-            for n in range(part["times"])
-        )
+        deep = "%s" in each  # so many spaces for every number would be gigabytes
+        numbered = ((n, each.replace("%d", str(n)).replace("%n", str(n + 1))) for n in range(part["times"]))
+        texts = (text.replace("%s", " " * n) if deep else text for n, text in numbered)
         return str(part.get("between", "")).join(texts)
     text, times = part
     return spelled(text) * int(times)
