@@ -140,6 +140,8 @@ def splatfix(capfd: pytest.CaptureFixture[str]) -> Splatfix:
         columns: int | None = None,
         given: bytes = b"",
     ) -> subprocess.CompletedProcess[str]:
+        from splatfix.cli import main
+
         argv = ["splatfix", *map(os.fspath, words)]
         variables = {name: value for name, value in (env or os.environ).items() if name != "COLUMNS"}
         if columns is not None:
@@ -148,7 +150,11 @@ def splatfix(capfd: pytest.CaptureFixture[str]) -> Splatfix:
         with _process_state(), mock.patch.dict(os.environ, variables, clear=True):
             sys.argv, sys.stdin = argv, io.TextIOWrapper(io.BytesIO(given), encoding="utf-8")
             os.chdir(cwd or Path.cwd())
-            code = _main()
+            try:
+                main()
+                code = 0
+            except SystemExit as end:
+                code = int(end.code or 0)
         said = capfd.readouterr()
         sys.stdout.write(before.out)
         sys.stderr.write(before.err)
@@ -165,16 +171,6 @@ def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     console.out.cache_clear()
     console.err.cache_clear()
-
-
-def _main() -> int:
-    from splatfix.cli import main
-
-    try:
-        main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 @contextmanager

@@ -1,8 +1,10 @@
 """Files as a dictionary, for tests that need a folder of them."""
 
+import json
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
+from typing import Any
 
 
 def put(folder: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -18,14 +20,21 @@ def put(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     return folder
 
 
+def edit_json(path: Path, edit: Callable[[Any], object]) -> None:
+    """Change a document in its place."""
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
 def contents(folder: Path, without: Container[str] = ()) -> dict[str, tuple[int, bytes]]:
     """Mode and content of all that lies below ``folder``, by its path there, but for files of these names."""
     paths = [path for path in folder.rglob("*") if path.name not in without]
-    return {str(path.relative_to(folder)): (path.lstat().st_mode, _content(path)) for path in paths}
-
-
-def _content(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+    found = {}
+    for path in paths:
+        data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path.relative_to(folder))] = path.lstat().st_mode, data
+    return found
 
 
 def assert_golden(golden: Path, text: str) -> None:

@@ -66,18 +66,9 @@ def run(folder: Path, lines: Iterable[str]) -> str:
     for name, text in KNOWN["stack"].items():
         (folder / "stack" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "stack" / name).write_text(text, encoding="utf-8")
-    shell = [
-        "bash",
-        Path(__file__).with_suffix(".sh"),
-        sys.executable,
-        ADDRESS,
-        ROOT,
-        INRIA,
-        folder / "stack",
-    ]
-    done = subprocess.run(
-        shell, input="\n".join(lines), capture_output=True, text=True, cwd=folder, timeout=1500
-    )
+    shell = ["bash", f"{ROOT}/tests/test_blocks.sh", sys.executable, ADDRESS, ROOT, INRIA, folder / "stack"]
+    given = "\n".join(lines)
+    done = subprocess.run(shell, input=given, capture_output=True, text=True, cwd=folder, timeout=1500)
     said = f"{done.stdout}{done.stderr}"
     assert done.returncode == 0, said[-6000:]
     assert "No module named" not in said and "internal-error" not in said, said[-6000:]

@@ -104,6 +104,11 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree_of(path)))
+
+
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -111,7 +116,7 @@ def name_of(path: Path) -> str:
 def nodes(*folders: str) -> Iterator[tuple[Path, ast.AST]]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(tree_of(path)):
+            for node in nodes_of(path):
                 yield path, node
 
 
@@ -123,7 +128,7 @@ def sources(room: str) -> list[Path]:
 def imports(path: Path, *, top_level: bool = False) -> list[tuple[int, str]]:
     """(line, absolute module name) of every import in a file; names imported from a package count as its modules."""
     imported: list[tuple[int, str]] = []
-    for node in _at_run_time(path, functions=False) if top_level else ast.walk(tree_of(path)):
+    for node in _at_run_time(path, functions=False) if top_level else nodes_of(path):
         if isinstance(node, ast.Import):
             imported += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -135,7 +140,7 @@ def imports(path: Path, *, top_level: bool = False) -> list[tuple[int, str]]:
 
 
 def _at_run_time(path: Path, *, functions: bool = True) -> Iterator[ast.AST]:
-    """What runs, so that nothing under `if TYPE_CHECKING`; without the functions what runs at import."""
+    """Statements that run, so that none under `if TYPE_CHECKING`; without the functions those that run at import."""
     pending: list[ast.AST] = [tree_of(path)]
     while pending:
         node = pending.pop()
@@ -143,7 +148,7 @@ def _at_run_time(path: Path, *, functions: bool = True) -> Iterator[ast.AST]:
             continue
         yield node
         if functions or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            pending.extend(ast.iter_child_nodes(node))
+            pending += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
 
 
 @pytest.mark.parametrize("room", sorted(MAY_IMPORT))
@@ -314,7 +319,7 @@ def test_plan_reads_no_disk() -> None:
     """The face of `facts` has classes, which are data, and functions, which read."""
     reading = set()
     for path in sources("plan"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if not isinstance(node, ast.ImportFrom):
                 continue
             names = [alias.name for alias in node.names]
@@ -436,12 +441,12 @@ def test_outcomes_are_values() -> None:
     """In plan and app no error is caught to learn an answer, by no code of one is decided, and no command is taken apart."""
     wrong = []
     for path, node in nodes("splatfix/plan", "splatfix/app"):
-        text = ast.unparse(node) if isinstance(node, (ast.stmt, ast.expr, ast.ExceptHandler)) else ""
         goes_on = isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise)
-        if goes_on and "SplatfixError" in text.partition("\n")[0]:
-            wrong.append(f"{name_of(path)}: {text}")
         takes_apart = isinstance(node, (ast.Compare, ast.Subscript))
         keeps = isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute)
+        text = ast.unparse(node) if goes_on or takes_apart or keeps else ""
+        if goes_on and "SplatfixError" in text.partition("\n")[0]:
+            wrong.append(f"{name_of(path)}: {text}")
         if (takes_apart or keeps) and _LOOKS_INTO.search(text) and name_of(path) not in READS_COMMANDS:
             wrong.append(f"{name_of(path)}: {text}")
     assert not wrong, "\n".join(wrong)

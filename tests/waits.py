@@ -38,7 +38,8 @@ class _Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().partition(".")[0].removeprefix("aten::")
-        is_masked = name == "index" and any(_is_mask(index) for index in args[1])
+        masks = (torch.bool, torch.uint8)
+        is_masked = name == "index" and any(at is not None and at.dtype in masks for at in args[1])
         if is_masked or name in READ:
             self._found.append(func.name())
         return func(*args, **(kwargs or {}))
@@ -67,7 +68,3 @@ def _is_copied(name: str, args: Any, named: Any) -> bool:
         is_moved = name == "cuda" or any(isinstance(one, (str, torch.device)) for one in given)
         return is_moved and not named.get("non_blocking")
     return name == "new_tensor" or (name in ("tensor", "as_tensor") and named.get("device") is not None)
-
-
-def _is_mask(index: Any) -> bool:
-    return index is not None and index.dtype in (torch.bool, torch.uint8)

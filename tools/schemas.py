@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import inspect
 import itertools
 import json
 import pkgutil
-import textwrap
+import sys
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -169,8 +170,7 @@ def schemas() -> dict[str, Schema]:
         name = f"{command.replace(' ', '-')}.json"
         made[name] = _document(name, command, error, {field: contents.pop(0) for field in content})
     # those of msgspec are Python's, which other validators read otherwise
-    text = json.dumps(definitions)
-    definitions = json.loads(text, object_hook=_without_pattern)
+    definitions = json.loads(json.dumps(definitions), object_hook=_without_pattern)
     docs = _field_docs()
     for name, schema in definitions.items():
         _complete(schema, docs, *_RENAMED.get(name, ("", "")))
@@ -245,6 +245,7 @@ def _field_docs() -> dict[tuple[str, ...], dict[str, str]]:
     while pending:
         kinds.append(pending.pop())
         pending += kinds[-1].__subclasses__()
+    parse = functools.cache(lambda module: ast.parse(inspect.getsource(sys.modules[module])))
     docs: dict[tuple[str, ...], dict[str, str]] = {}
     for kind in kinds:
         own = kind.__struct_fields__ if issubclass(kind, msgspec.Struct) else tuple(kind.__dataclass_fields__)
@@ -253,9 +254,9 @@ def _field_docs() -> dict[tuple[str, ...], dict[str, str]]:
         for owner in reversed(kind.__mro__):
             if not owner.__module__.startswith(("splatfix.", "smoke_trainer.")):
                 continue
-            (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-            assert isinstance(body, ast.ClassDef)
-            for field, doc in itertools.pairwise(body.body):
+            classes = (node for node in parse(owner.__module__).body if isinstance(node, ast.ClassDef))
+            (body,) = (node.body for node in classes if node.name == owner.__name__)
+            for field, doc in itertools.pairwise(body):
                 if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
                     name = ast.unparse(field.target)
                     if name in names:
@@ -278,7 +279,6 @@ def text_of(value: Any, indent: str = "") -> str:
 
 def main() -> None:
     """Write every schema."""
-    FOLDER.mkdir(exist_ok=True)
     for name, schema in schemas().items():
         (FOLDER / name).write_text(text_of(schema) + "\n", encoding="utf-8")
 

@@ -40,10 +40,9 @@ _MODULES = (
 
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which a report shows them: family by family."""
-    checks: list[Check] = []
-    for module in _MODULES:
-        checks += (check for check in REGISTERED.values() if check.function.__module__ == module.__name__)
-    return tuple(checks)
+    places = {module.__name__: place for place, module in enumerate(_MODULES)}
+    checks = [check for check in REGISTERED.values() if check.function.__module__ in places]
+    return tuple(sorted(checks, key=lambda check: places[check.function.__module__]))
 
 
 def check_named(code: str) -> Check:

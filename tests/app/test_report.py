@@ -77,11 +77,7 @@ def test_a_certificate_is_shown_as_certify_gave_it(
 
 @pytest.mark.parametrize(("path", "value", "code"), TABLES["refused"])
 def test_what_is_no_certificate_of_ours_is_refused(
-    path: tuple[str | int, ...],
-    value: Any,
-    code: str,
-    recorded: tuple[Path, Certificate],
-    splatfix: Splatfix,
+    path: tuple[str | int, ...], value: Any, code: str, recorded: tuple[Path, Certificate], splatfix: Splatfix
 ) -> None:
     folder, _ = recorded
     change(folder, path, value)

@@ -69,8 +69,7 @@ def test_commands_on_windows_are_for_its_own_shell(sick: Facts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "start"),
-    [("uv", "uv pip {} --python /env/bin/python "), ("venv", "/env/bin/python -m pip {} ")],
+    ("kind", "start"), [("uv", "uv pip {} --python /env/bin/python "), ("venv", "/env/bin/python -m pip {} ")]
 )
 def test_pip_is_called_where_it_answers(sick: Facts, kind: str, start: str) -> None:
     """uv makes environments without pip; of a Python that lets nobody install (PEP 668) tests/cli has every command."""

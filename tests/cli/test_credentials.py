@@ -20,7 +20,7 @@ class Place:
     def __init__(self, root: Path, splatfix: Splatfix) -> None:
         self.splatfix, self.kept = splatfix, root / "kept"
         self.kept.mkdir()
-        self.environment = make_environment(root / "env")
+        self.environment = make_environment(root / "env", pip=True)
         secrets.write_secret_home(root / "home")
         secrets.write_secret_packages(self.environment.purelib)
         secrets.write_speaking_tools(root / "bin")

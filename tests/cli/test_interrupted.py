@@ -18,6 +18,7 @@ from splatfix.install.environment import Environment
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension
+from tests.processes import assert_gone
 from tests.tables import data
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
@@ -64,19 +65,6 @@ def endless(tmp_path: Path, mark: Path, script: Script) -> Callable[[str], Path]
     return lambda name: script(tmp_path / "bin" / name, text)
 
 
-def is_gone(mark: Path) -> bool:
-    """The process ends within seconds: who kills it does not wait until a busy machine has ended it."""
-    stat = Path("/proc", mark.read_text().strip(), "stat")
-    for _ in range(200):
-        try:
-            if stat.read_text().rpartition(")")[2].split()[0] in "ZX":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.05)
-    return False
-
-
 @pytest.mark.parametrize(
     ("words", "told", "number"),
     [
@@ -96,7 +84,7 @@ def test_a_command_that_only_looks_says_that_nothing_changed(
     python = endless("python")
     done = interrupted(*words, "--python", str(python), when=mark, number=number)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", told)
-    assert is_gone(mark)
+    assert_gone(mark.read_text())
 
 
 def test_with_json_an_interrupted_command_still_prints_one_document(
@@ -118,7 +106,7 @@ def test_children_of_other_threads_are_ended_without_waiting(
     done = interrupted("diagnose", when=mark, number=signal.SIGTERM, env={"PATH": path})
     assert (done.returncode, done.stderr) == (130, NOTHING)
     assert time.monotonic() - started < 60
-    assert is_gone(mark)
+    assert_gone(mark.read_text())
 
 
 CLEARING: str = data(__file__)["texts"]["clearing"]

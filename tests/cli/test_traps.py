@@ -57,7 +57,7 @@ def traps(tmp_path: Path, sprung: Path) -> Path:
 @pytest.fixture
 def target(tmp_path: Path) -> Environment:
     """An environment whose torch is not the one that was installed, and so has to be imported."""
-    made = make_environment(tmp_path / "env")
+    made = make_environment(tmp_path / "env", pip=True)
     fake_torch(made, "2.11.0+cpu", None)
     (made.purelib / "torch" / "__init__.py").write_text("__version__ = '2.11.0+cpu'\n")
     return made

@@ -23,36 +23,14 @@ from splatfix.checks import all_checks
 from splatfix.core.codec import to_json
 from tests.conftest import ROOT
 from tests.machines import facts_of
+from tests.tables import data
 
 EXAMPLES = ROOT / "examples"
 PYTHON = os.environ.get("SPLATFIX_CLUSTERS_PYTHON", "")
 """Of an environment with Ray and splatfix."""
 ETC = Path("/etc/slurm")
 NODES = ("n1", "n2", "n3", "n4")
-CONF = """\
-ClusterName=splatfix
-SlurmctldHost=localhost
-SlurmUser=root
-AuthType=auth/munge
-StateSaveLocation={folder}/controller
-SlurmdSpoolDir={folder}/spool/%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/%n.log
-SlurmctldPort=16817
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-MpiDefault=none
-SwitchType=switch/none
-GresTypes=gpu
-SlurmdTimeout=10
-SlurmdParameters=config_overrides
-NodeName=n[1-4] NodeHostname=localhost Port=[17001-17004] CPUs=1 RealMemory=2000 Gres=gpu:1
-PartitionName=gpu Nodes=n[1-4] Default=YES State=UP
-"""
+TEXTS: dict[str, str] = data(__file__)["texts"]
 CHECK = ETC / "slurm-health-check.sh"
 HEALTH_CHECK = (f"HealthCheckProgram={CHECK}", "HealthCheckInterval=2", "HealthCheckNodeState=ANY")
 OURS = "splatfix: driver-library-mismatch"
@@ -112,7 +90,7 @@ class Cluster:
     def configure(self, *lines: str) -> None:
         gres = "".join(f"NodeName={node} Name=gpu File={self.place}/gpu-{node}\n" for node in NODES)
         (ETC / "gres.conf").write_text(gres)
-        (ETC / "slurm.conf").write_text(CONF.format(folder=self.place) + "\n".join(lines) + "\n")
+        (ETC / "slurm.conf").write_text(TEXTS["conf"].format(folder=self.place) + "\n".join(lines) + "\n")
 
     def reconfigure(self, *lines: str) -> None:
         self.configure(*lines)
@@ -284,75 +262,10 @@ def test_what_could_not_be_judged_is_tried_once_more(cluster: Cluster) -> None:
     cluster.reconfigure("HealthCheckInterval=0")
     job = cluster.place / "array.sbatch"
     job.write_text(cluster.example("slurm-array.sbatch"))
-    argv = [
-        "sbatch",
-        "--wait",
-        "--array=0-0",
-        job,
-        cluster.place / "short",
-        "--scene",
-        "plaza",
-        "--device",
-        "cpu",
-    ]
-    done = subprocess.run(
-        [*argv, "--iterations", "5"], cwd=cluster.place, capture_output=True, text=True, check=False
-    )
+    argv = ["sbatch", "--wait", "--array=0-0", job, cluster.place / "short", *HOW, "--iterations", "5"]
+    done = subprocess.run(argv, cwd=cluster.place, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
     assert "Restarts=1 " in slurm("scontrol", "show", "job", done.stdout.split()[-1])
-
-
-# A head and four nodes, each with the facts of its own; the worker of n3 is killed, and n4 lost with all that runs there.
-RAY = r"""
-import os, signal, subprocess, sys, time
-from pathlib import Path
-
-os.environ |= {"RAY_USAGE_STATS_ENABLED": "0"}
-from ray.cluster_utils import Cluster
-
-small = {"num_cpus": 1, "object_store_memory": 80 << 20}
-head = {**small, "node_name": "head", "include_dashboard": False}
-cluster = Cluster(initialize_head=True, head_node_args=head)
-nodes = {}
-for path in sys.argv[2:]:
-    name = Path(path).stem
-    nodes[name] = cluster.add_node(wait=False, num_gpus=1, node_name=name, env_vars={"NODE_FACTS": path}, **small)
-cluster.wait_for_nodes(300)
-
-def diagnosis_of(node):
-    until = time.monotonic() + 250
-    while time.monotonic() < until:
-        for place in Path("/proc").glob("[0-9]*"):
-            try:
-                if b"\0diagnose\0" in (place / "cmdline").read_bytes():
-                    if f"/{node}.json".encode() in (place / "environ").read_bytes():
-                        return int(place.name), int((place / "stat").read_text().rpartition(") ")[2].split()[1])
-            except OSError:
-                pass
-        time.sleep(0.1)
-    raise TimeoutError(node)
-
-asked = subprocess.Popen([sys.executable, sys.argv[1], cluster.address])
-running = {name: diagnosis_of(name) for name in ("n3", "n4")}
-os.kill(running["n3"][1], signal.SIGKILL)
-cluster.remove_node(nodes["n4"], allow_graceful=False)
-code = asked.wait(400)
-for process, _ in running.values():  # Ray ends its own processes, not what they started
-    try:
-        os.kill(process, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-cluster.shutdown()
-sys.exit(code)
-"""
-# Gives the diagnosis of a node the facts of that, and lets two of them take so long that there is time to kill them.
-SITE = """
-import os, sys, time
-if "diagnose" in sys.argv and "NODE_FACTS" in os.environ:
-    sys.argv += ["--facts", os.environ["NODE_FACTS"]]
-    if os.environ["NODE_FACTS"].endswith(("n3.json", "n4.json")):
-        time.sleep(3000)
-"""
 
 
 @pytest.mark.slow
@@ -361,26 +274,15 @@ def test_every_node_of_a_ray_cluster_is_told(tmp_path: Path) -> None:
     if not PYTHON:
         pytest.skip("NOT RUN ON RAY: make clusters")
     (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
-    (tmp_path / "cluster.py").write_text(RAY)
+    (tmp_path / "site" / "sitecustomize.py").write_text(TEXTS["site"])
+    (tmp_path / "cluster.py").write_text(TEXTS["ray"])
     machines = ("h200", "driver-without-reboot", "h200", "h200")
     for node, machine in zip(NODES, machines, strict=True):
         (tmp_path / f"{node}.json").write_text(json.dumps(to_json(facts_of(machine))))
-    argv = [
-        PYTHON,
-        tmp_path / "cluster.py",
-        EXAMPLES / "ray_nodes.py",
-        *(tmp_path / f"{node}.json" for node in NODES),
-    ]
-    path = f"{tmp_path / 'site'}:{ROOT}"
-    done = subprocess.run(
-        argv,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
+    facts = (tmp_path / f"{node}.json" for node in NODES)
+    argv = [PYTHON, tmp_path / "cluster.py", EXAMPLES / "ray_nodes.py", *facts]
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=1200, check=False)
     told = dict(re.findall(r"^(n\d)\t(.*)$", done.stdout, re.MULTILINE))
     assert done.returncode == 1, done.stderr[-3000:]
     assert told["n1"].startswith("0\t") and told["n2"].startswith("1\tdriver-library-mismatch: "), told

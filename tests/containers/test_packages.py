@@ -7,13 +7,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from splatfix.containers.image import ImageRecipe, sources_of
-from splatfix.containers.packages import (
-    PipSettings,
-    constraints,
-    pip_settings,
-    requirements,
-    wheels_of_torch,
-)
+from splatfix.containers.packages import PipSettings, constraints, pip_settings, requirements, wheels_of_torch
 from splatfix.core.runner import Completed
 from splatfix.knowledge.lanes import find_lane
 from tests.files import put

@@ -32,7 +32,9 @@ def test_as_many_as_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "_raw_device_uuid_nvml", lambda: list(UUIDS))
     checked = 0
     for length in (1, 2, 3):
-        for entries in itertools.product(ENTRIES, repeat=length):
+        # of the triples one in seven, which is no divisor of the entries
+        every = itertools.product(ENTRIES, repeat=length)
+        for entries in itertools.islice(every, 0, None, 7 if length == 3 else 1):
             value = ",".join(entries)
             ours = read_value(value, CARDS).places
             if ours is None:
@@ -42,7 +44,7 @@ def test_as_many_as_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(ours) == cuda._device_count_nvml(), value
             assert len(set(ours)) == len(ours) and set(ours) <= {0, 1, 2}
             checked += 1
-    assert checked > 6000
+    assert checked > 1200
 
 
 @pytest.mark.parametrize(("value", "order", "hidden"), data(__file__)["hidden"])

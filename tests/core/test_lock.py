@@ -32,7 +32,7 @@ def test_a_file_stands_for_a_lock_that_is_not_to_be_had(without_flock: int, tmp_
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=root) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         with pytest.raises(Locked) as caught:
-            Lock(path)
+            Lock(path, 0.2)
         holder.kill()
         assert (
             caught.value.tell(tmp_path)

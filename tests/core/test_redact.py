@@ -20,12 +20,13 @@ SECRET = "Tr0ub4dor3Xq9Zw7Lk2Vb8"
 TOKENS: dict[str, str] = TEXTS["tokens"]
 
 
+FORMS = ("{}", "-DX={}", "a {}, b", "'{}'", "https://x.example/{}/y", '{{"a": "b\\n{}"}}', "({})")
+
+
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
-@pytest.mark.parametrize(
-    "form", ["{}", "-DX={}", "a {}, b", "'{}'", "https://x.example/{}/y", '{{"a": "b\\n{}"}}', "({})"]
-)
-def test_a_token_of_known_shape_is_hidden_anywhere(token: str, form: str) -> None:
-    assert without_credentials(form.format(token)) == form.format("***")
+def test_a_token_of_known_shape_is_hidden_anywhere(token: str) -> None:
+    for form in FORMS:
+        assert without_credentials(form.format(token)) == form.format("***")
 
 
 @pytest.mark.parametrize(("text", "shown"), TEXTS["hidden"])
@@ -41,14 +42,8 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_secrets_of_the_own_environment_are_hidden_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = {"MY_TOKEN": "hunter2hunter2", "DB_PASSWORD": "Correct-Horse", "WANDB_API_KEY": "a" * 40}
-    others = {
-        "SSH_AUTH_SOCK": "/tmp/agent1/socket",
-        "AUTHENTICATION": "required",
-        "PIN_TOKEN": "12345678",
-        "GIT_AUTHOR_NAME": "Grace Hopper1",
-        "X_KEY": "abc1",
-        "CC": "gcc-12-is-mine",
-    }
+    others = {"SSH_AUTH_SOCK": "/tmp/agent1/socket", "AUTHENTICATION": "required", "PIN_TOKEN": "12345678"}
+    others |= {"GIT_AUTHOR_NAME": "Grace Hopper1", "X_KEY": "abc1", "CC": "gcc-12-is-mine"}
     for name, value in (secrets | others).items():
         monkeypatch.setenv(name, value)
     own_secrets.cache_clear()
@@ -88,29 +83,25 @@ BEGINNINGS = TEXTS["beginnings"]
 PIECES = (*TOKENS.values(), *BEGINNINGS, *TEXTS["pieces"])
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_json_stays_json(seed: int) -> None:
-    dice = random.Random(seed)
-    said = {str(n): "".join(dice.choices(PIECES, k=dice.randrange(12))) for n in range(20)}
-    once = json.dumps(said)
-    for text in (once, json.dumps(once), json.dumps(said, indent=1, ensure_ascii=False)):
-        assert type(json.loads(without_credentials(text))) is type(json.loads(text))
+def test_json_stays_json() -> None:
+    dice = random.Random(0)
+    for _ in range(60):
+        said = {str(n): "".join(dice.choices(PIECES, k=dice.randrange(12))) for n in range(20)}
+        once = json.dumps(said)
+        for text in (once, json.dumps(once), json.dumps(said, indent=1, ensure_ascii=False)):
+            assert type(json.loads(without_credentials(text))) is type(json.loads(text)), text
 
 
 def test_secrets_in_json_are_hidden() -> None:
-    said = {
-        "u": f"https://a:{SECRET}@h",
-        "password": f'a"{SECRET}\\',
-        "n": f"x\n{TOKENS['github']}",
-        "p": "C:\\",
-    }
+    said = {"u": f"https://a:{SECRET}@h", "password": f'a"{SECRET}\\', "p": "C:\\"}
+    said["n"] = f"x\n{TOKENS['github']}"
     made = without_credentials(json.dumps(said))
     assert json.loads(made) == {"u": "https://a:***@h", "password": "***", "n": "x\n***", "p": "C:\\"}
 
 
 @pytest.mark.parametrize("piece", BEGINNINGS)
 def test_the_time_is_linear(piece: str) -> None:
-    text = f"token @ :// sk- eyJ {piece * (300_000 // len(piece))} @"
+    text = f"token @ :// sk- eyJ {piece * (100_000 // len(piece))} @"
     started = time.process_time()
     without_credentials(text)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 0.7

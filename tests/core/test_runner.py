@@ -15,6 +15,7 @@ from splatfix.core import output, runner
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import sweep
 from tests.conftest import ROOT
+from tests.processes import assert_gone
 from tests.tables import data
 
 RUNNER = Runner()
@@ -40,15 +41,6 @@ def test_a_program_that_is_not_there_and_a_signal_are_told_not_raised() -> None:
     assert RUNNER.run(python("import os; os.abort()"), timeout=20).why() == "ended by SIGABRT"
 
 
-def assert_gone(pids: str) -> None:
-    """They are dead; whoever adopted them may still have to take note."""
-    for pid in map(int, pids.split()):
-        with pytest.raises(ProcessLookupError):
-            for _ in range(200):
-                os.kill(pid, 0)
-                time.sleep(0.05)
-
-
 def wait_for(path: Path) -> str:
     for _ in range(1000):
         if path.exists():
@@ -70,13 +62,12 @@ def test_a_timeout_ends_the_grandchildren_too(tmp_path: Path) -> None:
 
 def test_lines_are_told_while_it_runs_and_logged(tmp_path: Path) -> None:
     lines: list[tuple[str, float]] = []
+
+    def told(line: str) -> None:
+        lines.append((line, time.monotonic()))
+
     code = "import time\nfor i in range(3):\n print(i, flush=True); time.sleep(0.2)"
-    done = RUNNER.run(
-        python(code),
-        timeout=20,
-        on_line=lambda line: lines.append((line, time.monotonic())),
-        log=tmp_path / "log",
-    )
+    done = RUNNER.run(python(code), timeout=20, on_line=told, log=tmp_path / "log")
     assert [line for line, _ in lines] == ["0", "1", "2"]
     assert lines[0][1] < lines[2][1] - 0.2
     assert (tmp_path / "log").read_text() == "0\n1\n2\n" == done.stdout
@@ -114,9 +105,9 @@ def test_a_followed_log_of_any_length_ends_at_its_limit(
 def test_a_child_that_closes_both_streams_and_goes_on_is_ended() -> None:
     done = RUNNER.run(
         python("import os, time\nos.write(1, b'said\\r\\n'); os.close(1); os.close(2); time.sleep(60)"),
-        timeout=2,
+        timeout=1,
     )
-    assert (done.returncode, done.stdout, done.why()) == (None, "said\n", "no answer within 2 s")
+    assert (done.returncode, done.stdout, done.why()) == (None, "said\n", "no answer within 1 s")
 
 
 @pytest.mark.parametrize("follow", [True, False])

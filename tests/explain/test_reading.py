@@ -42,7 +42,7 @@ def big(megabytes: float) -> Iterator[bytes]:
 
 
 def test_the_given_cases_are_the_same_read_as_bytes() -> None:
-    for case in GIVEN:
+    for case in GIVEN[::3]:
         whole = explain_text(case["log"])
         read = explain(io.BytesIO(case["log"].encode()))
         assert [c.name for c in read.causes] == [c.name for c in whole.causes], case["id"]
@@ -93,7 +93,7 @@ def test_parallel_builds_that_write_into_each_other() -> None:
 def test_a_log_cut_after_the_line_that_proves_it_keeps_its_class() -> None:
     """What follows the last line that speaks for a class is not needed; what rules a class out can follow, and is rare."""
     lost = []
-    for case in (*GIVEN, *cases("held_out")[::4]):
+    for case in (*GIVEN[::2], *cases("held_out")[::16]):
         whole = explain_text(case["log"])
         if not whole.recognised:
             continue
@@ -102,7 +102,7 @@ def test_a_log_cut_after_the_line_that_proves_it_keeps_its_class() -> None:
             cut = explain(io.BytesIO("\n".join(lines[:end]).encode()))
             if [cause.name for cause in cut.causes[:1]] != [whole.causes[0].name]:
                 lost.append((case["id"], end, cut.causes[0].name))
-    assert len(lost) <= 3, lost
+    assert len(lost) <= 1, lost
 
 
 def test_the_worst_log_is_bounded() -> None:
@@ -125,9 +125,9 @@ def test_an_error_in_the_middle_of_a_long_log_is_found_with_its_line_number() ->
 
 
 def test_memory_does_not_grow_with_the_log() -> None:
-    explain(io.BytesIO(b"".join(big(1))))  # tables
+    explain(io.BytesIO(b"".join(big(0.1))))  # tables
     peaks = []
-    for size in (2, 8):
+    for size in (2, 6):
         data = io.BytesIO(b"".join(big(size)))
         tracemalloc.start()
         explain(data)
@@ -136,12 +136,10 @@ def test_memory_does_not_grow_with_the_log() -> None:
     assert peaks[1] < 1.5 * peaks[0] < 60e6, peaks
 
 
-@pytest.mark.parametrize(
-    ("name", "pattern"), PATTERNS, ids=[f"{name}-{n}" for n, (name, _) in enumerate(PATTERNS)]
-)
-def test_patterns_are_linear_by_construction(name: str, pattern: re.Pattern[str]) -> None:
-    assert unbounded_repeats(pattern) <= 3, name
-    assert not nested_repeats(pattern) or unbounded_repeats(pattern) == 0, name
+def test_patterns_are_linear_by_construction() -> None:
+    for name, pattern in PATTERNS:
+        assert unbounded_repeats(pattern) <= 3, name
+        assert not nested_repeats(pattern) or unbounded_repeats(pattern) == 0, name
 
 
 def test_no_pattern_asks_for_a_quote_that_is_made_plain() -> None:

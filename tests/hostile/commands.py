@@ -25,12 +25,8 @@ def enter(folder: Path) -> None:
     ours = ("SPLATFIX_", "XDG_", "PIP_", "CUDA", "GIT_")
     for name in [name for name in os.environ if name.startswith(ours)]:
         del os.environ[name]
-    os.environ |= {
-        "HOME": str(folder / "home"),
-        "SPLATFIX_CACHE": str(folder / "cache"),
-        "TMPDIR": str(folder / "tmp"),
-        "HOSTILE_TRAP": str(folder / TRAP),
-    }
+    places = {"HOME": "home", "SPLATFIX_CACHE": "cache", "TMPDIR": "tmp", "HOSTILE_TRAP": TRAP}
+    os.environ |= {name: str(folder / place) for name, place in places.items()}
 
 
 def command(folder: Path, *words: str, writes: tuple[str, ...] = ()) -> str:

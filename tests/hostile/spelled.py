@@ -23,11 +23,10 @@ def _part(part: Any) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part, Mapping):
-        numbers = range(part["times"])
-        return str(part.get("between", "")).join(_of_number(part["each"], number) for number in numbers)
+        each: str = part["each"]
+        deep = "%s" in each  # so many spaces for every number would be gigabytes
+        numbered = ((n, each.replace("%d", str(n)).replace("%n", str(n + 1))) for n in range(part["times"]))
+        texts = (text.replace("%s", " " * n) if deep else text for n, text in numbered)
+        return str(part.get("between", "")).join(texts)
     text, times = part
     return spelled(text) * int(times)
-
-
-def _of_number(form: str, number: int) -> str:
-    return form.replace("%d", str(number)).replace("%n", str(number + 1)).replace("%s", " " * number)

@@ -51,10 +51,6 @@ def _source(data: bytes, folder: Path) -> None:
     read_checkout(folder, _PATTERNS)
 
 
-def _source_seeds() -> Mapping[str, bytes]:
-    return {name.replace("/", "_"): b"%d%s" % (n, FILES[name].encode()) for n, name in enumerate(_SOURCES)}
-
-
 _COLMAP = [(suffix, read) for suffix in (".bin", ".txt") for read in COLMAP.values()]
 
 
@@ -126,19 +122,14 @@ def _wheel(data: bytes, folder: Path) -> None:
         assert error.code in ("not-a-wheel", "cannot-write"), error.code
 
 
-def _small_binaries() -> Mapping[str, bytes]:
-    return {name: data for name, data in binaries.corpus().items() if len(data) < 50_000}
-
-
-def _logs() -> Mapping[str, bytes]:
-    return {name: text.encode() for name, text in LOGS.items() if isinstance(text, str)}
-
-
 READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
-    "binaries": (_binaries, _small_binaries),
-    "source": (_source, _source_seeds),
+    "binaries": (_binaries, lambda: {k: data for k, data in binaries.corpus().items() if len(data) < 50_000}),
+    "source": (
+        _source,
+        lambda: {f"file-{n}": b"%d%s" % (n, FILES[k].encode()) for n, k in enumerate(_SOURCES)},
+    ),
     "colmap": (_colmap, _colmap_seeds),
     "ply": (_ply, ply_files),
-    "logs": (_log, _logs),
+    "logs": (_log, lambda: {name: text.encode() for name, text in LOGS.items() if isinstance(text, str)}),
     "wheels": (_wheel, wheels),
 }

@@ -13,9 +13,15 @@ __all__ = ["document"]
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Environment:
-    """A fresh venv with build tools and without torch."""
-    return make_environment(tmp_path / "env")
+def environment(tmp_path: Path, request: pytest.FixtureRequest) -> Environment:
+    """A fresh venv with build tools and without torch; with pip where the file says ``PIP_INSIDE``."""
+    return make_environment(tmp_path / "env", pip=hasattr(request.module, "PIP_INSIDE"))
+
+
+@pytest.fixture
+def with_pip(tmp_path: Path) -> Environment:
+    """One that has pip too."""
+    return make_environment(tmp_path / "env", pip=True)
 
 
 @pytest.fixture(autouse=True)

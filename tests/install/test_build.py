@@ -24,23 +24,14 @@ from splatfix.model.steps import BuildWheel, InstallStep
 from tests.archs import archs, request_for
 from tests.files import contents, put
 from tests.plan.machines import machine, make_plan, refused
+from tests.processes import assert_gone
 from tests.tables import data
 
 from .environments import LEAVES, Files, Interposed, Run, install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
-
-
 BOTH = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
-
-
-def at_work(pid: int) -> bool:
-    """It lives; one that was killed and that nobody has buried yet does not (a container may have no one who does)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 class Heard(InstallProgress):
@@ -59,7 +50,7 @@ class Heard(InstallProgress):
         self.lines.append(f"done {step.kind} {step.subject}: {result}")
 
 
-def test_two_are_built_at_once_and_installed_in_order(environment: Environment, tmp_path: Path) -> None:
+def test_two_are_built_at_once_and_installed_in_order(with_pip: Environment, tmp_path: Path) -> None:
     sources = [
         write_extension(tmp_path / name, name=f"{name}_probe", answer=answer)
         for name, answer in (("one", 1), ("two", 2))
@@ -73,11 +64,11 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Environment, 
             meeting.wait()
         return run()
 
-    before = snapshot(environment)
-    install(environment, *sources, runner=Interposed(meet), progress=heard, cache=cache, jobs=2)
+    before = snapshot(with_pip)
+    install(with_pip, *sources, runner=Interposed(meet), progress=heard, cache=cache, jobs=2)
 
     assert jobs == ["1", "1"], "both builds have their part of the two compilers"
-    assert run_in(environment, BOTH) == "1 2"
+    assert run_in(with_pip, BOTH) == "1 2"
     ends = [number for number, line in enumerate(heard.lines) if line.startswith("done build-wheel")]
     assert heard.lines.index("2/8 build-wheel two_probe") < ends[0]
     said = ["copying the source", "asking setup.py", "running its setup.py"]
@@ -87,15 +78,15 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Environment, 
     assert {"one_probe: compiling probe.c", "two_probe: compiling probe.c"} <= set(heard.lines)
     assert all("compiled in" in heard.lines[number] for number in ends)
 
-    (entry,) = Journal(environment.state_folder).entries()
+    (entry,) = Journal(with_pip.state_folder).entries()
     for step in entry.steps[:2]:
         assert (step.kind, step.done) == ("build-wheel", True)
         assert step.result.startswith(f"{step.subject}-"), "the wheels are noted with the wrong steps"
-    revert(environment.python)
-    assert snapshot(environment) == before
+    revert(with_pip.python)
+    assert snapshot(with_pip) == before
 
     heard.lines.clear()
-    install(environment, *sources, progress=heard, cache=cache, jobs=2)
+    install(with_pip, *sources, progress=heard, cache=cache, jobs=2)
     kept = [line for line in heard.lines if line.startswith("done build-wheel")]
     assert len(kept) == 2 and all(line.endswith("from the wheel cache") for line in kept)
 
@@ -139,16 +130,13 @@ build.run = run
         end = time.monotonic() + 90
         while len(list(started.iterdir())) < 2 and time.monotonic() < end:
             time.sleep(0.1)
-        builders = [int(path.name) for path in started.iterdir()]
+        builders = [path.name for path in started.iterdir()]
         child.send_signal(number)
         said, _ = child.communicate(timeout=60)
     finally:
         child.kill()
     assert len(builders) == 2 and child.returncode == 130, said.decode()
-    end = time.monotonic() + 20
-    while (alive := [pid for pid in builders if at_work(pid)]) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert alive == [], "a build lives on"
+    assert_gone(" ".join(builders))
     assert snapshot(environment) == before
     assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.FAILED
 
@@ -239,7 +227,7 @@ def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path:
 
 
 @pytest.mark.parametrize("extra", ["", "this is no C"])
-def test_leftovers_of_a_build_are_moved_out(environment: Environment, tmp_path: Path, extra: str) -> None:
+def test_leftovers_of_a_build_are_moved_out(with_pip: Environment, tmp_path: Path, extra: str) -> None:
     """And what somebody else's pip brings meanwhile stays."""
     other = write_wheel(tmp_path, "other", "1.0", {"other/__init__.py": b""}, "")
     source = write_extension(tmp_path / "source", before=LEAVES, extra=extra)
@@ -247,17 +235,17 @@ def test_leftovers_of_a_build_are_moved_out(environment: Environment, tmp_path: 
 
     def meanwhile(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
         if "--no-build-isolation" in argv:
-            pip_install(environment, tmp_path / "pip.log", other)
-            installed.append(snapshot(environment))
+            pip_install(with_pip, tmp_path / "pip.log", other)
+            installed.append(snapshot(with_pip))
         return run()
 
     if extra:
-        error = refused(install, environment, source, runner=Interposed(meanwhile), afresh=True)
+        error = refused(install, with_pip, source, runner=Interposed(meanwhile), afresh=True)
         told = error.meaning
     else:
-        told = " ".join(install(environment, source, runner=Interposed(meanwhile), afresh=True).notes)
-        revert(environment.python)
-    assert snapshot(environment) == installed[0]
-    assert "other 1.0 was installed" in told and f"put {environment.purelib / 'left'} into" in told
-    (kept,) = environment.state_folder.rglob("left/x.py")
+        told = " ".join(install(with_pip, source, runner=Interposed(meanwhile), afresh=True).notes)
+        revert(with_pip.python)
+    assert snapshot(with_pip) == installed[0]
+    assert "other 1.0 was installed" in told and f"put {with_pip.purelib / 'left'} into" in told
+    (kept,) = with_pip.state_folder.rglob("left/x.py")
     assert str(kept).startswith(told.rpartition("moved to ")[2].rstrip(".").split(" ")[0])

@@ -9,10 +9,10 @@ import pytest
 
 from splatfix.install import revert
 from splatfix.install.environment import Environment, open_environment
-from tests.files import contents, put
+from tests.files import contents, edit_json, put
 from tests.plan.machines import refused
 
-from .environments import Stages, edit, entry_file, install, snapshot, write_extension
+from .environments import Stages, entry_file, install, snapshot, write_extension
 from .test_in_place import edited_in_place, source_with_work
 
 
@@ -28,7 +28,7 @@ def moved(target: Environment, folder: Path) -> Environment:
 
 def killed_in_the_middle(target: Environment) -> None:
     """As the journal stands when the process dies after pip and before the end."""
-    edit(entry_file(target), lambda it: it.update(status="running"))
+    edit_json(entry_file(target), lambda it: it.update(status="running"))
 
 
 @pytest.mark.parametrize("arrive", [copy_of, moved])
@@ -190,17 +190,17 @@ def test_a_stash_of_a_later_pip_is_kept(stages: Stages, tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("mode", [0o700, pytest.param(0o755, marks=pytest.mark.slow)])
-def test_modes_are_those_of_the_environment(environment: Environment, tmp_path: Path, mode: int) -> None:
+def test_modes_are_those_of_the_environment(with_pip: Environment, tmp_path: Path, mode: int) -> None:
     """Nothing is open to more people."""
-    environment.prefix.chmod(mode)
+    with_pip.prefix.chmod(mode)
     before = os.umask(0)
     try:
-        held = set(environment.prefix.rglob("*"))
-        install(environment, write_extension(tmp_path / "one"))
-        install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
-        revert(environment.python)
+        held = set(with_pip.prefix.rglob("*"))
+        install(with_pip, write_extension(tmp_path / "one"))
+        install(with_pip, write_extension(tmp_path / "two", version="2.0", answer=7))
+        revert(with_pip.python)
         assert os.umask(0) == 0
     finally:
         os.umask(before)
-    made = [path for path in set(environment.prefix.rglob("*")) - held if not path.is_symlink()]
+    made = [path for path in set(with_pip.prefix.rglob("*")) - held if not path.is_symlink()]
     assert made and [path for path in made if path.stat().st_mode & 0o777 & ~mode & 0o066] == []

@@ -57,7 +57,7 @@ def undo(target: Environment) -> None:
 @pytest.mark.slow
 def test_a_build_on_a_disk_that_fills_up(small_disk: Path, tmp_path: Path, survived: Survived) -> None:
     """Log, wheel, backup, journal and pip each run out of room in their turn."""
-    target: Environment = make_environment(small_disk / "env")
+    target: Environment = make_environment(small_disk / "env", pip=True)
     # the wheel is some 300 KiB that cannot be compressed
     noise = ",".join(str(byte) for byte in random.Random(1).randbytes(300 * KIB))
     source = write_extension(tmp_path / "source", extra=f"const unsigned char noise[] = {{{noise}}};")

@@ -285,5 +285,5 @@ class History(RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = settings(
-    max_examples=40, stateful_step_count=10, deadline=None, phases=[Phase.generate]
+    max_examples=16, stateful_step_count=10, deadline=None, phases=[Phase.generate]
 )

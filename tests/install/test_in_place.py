@@ -17,7 +17,7 @@ from splatfix.plan import EditSource
 from splatfix.plan.edits import PlannedEdit
 from tests.archs import request_for
 from tests.conftest import Splatfix
-from tests.files import contents
+from tests.files import contents, edit_json
 from tests.plan.machines import make_plan, refused
 from tests.tables import data
 
@@ -31,7 +31,6 @@ from .environments import (
     snapshot,
     write_extension,
 )
-from .environments import edit as edit_json
 
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 

@@ -22,6 +22,7 @@ from .test_cli import fake_torch
 from .test_legacy import develop
 
 ROOT = Path(__file__).parents[2]
+PIP_INSIDE = True
 
 # Counts every change of a file and every start and end of a child, and kills itself at the n-th.
 DRIVER: str = data(__file__)["texts"]["driver"]

@@ -20,6 +20,7 @@ from tests.plan.machines import argv, refused
 from .environments import make_environment, pip, snapshot
 
 SOURCE = b"answer = 42\n"
+PIP_INSIDE = True
 
 
 @pytest.fixture

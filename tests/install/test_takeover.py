@@ -13,6 +13,7 @@ from tests.tables import data
 
 from .environments import install, make_environment, snapshot, write_extension
 
+PIP_INSIDE = True
 OTHER = {name: text.encode() for name, text in data(__file__)["other"].items()}
 
 
@@ -20,7 +21,7 @@ OTHER = {name: text.encode() for name, text in data(__file__)["other"].items()}
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with another package, which no test changes."""
     folder = tmp_path_factory.mktemp("shared")
-    return with_other(make_environment(folder / "env"), folder)
+    return with_other(make_environment(folder / "env", pip=True), folder)
 
 
 def with_other(environment: Environment, folder: Path) -> Environment:

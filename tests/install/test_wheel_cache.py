@@ -176,7 +176,7 @@ def test_what_was_built_is_not_built_again(
     real = Runner.run
 
     def counted(self: Runner, argv, **options):  # type: ignore[no-untyped-def]
-        builds.append(argv) if "wheel" in argv else None
+        builds.append(argv) if "--wheel" in argv else None
         return real(self, argv, **options)
 
     monkeypatch.setattr(Runner, "run", counted)

@@ -59,11 +59,11 @@ def test_a_written_wheel_is_a_proper_wheel_and_always_the_same(tmp_path: Path) -
         assert archive.read("pkg/deep/data.bin") == FILES["pkg/deep/data.bin"]
 
 
-def test_pip_writes_exactly_where_we_say(environment: Environment, tmp_path: Path) -> None:
+def test_pip_writes_exactly_where_we_say(with_pip: Environment, tmp_path: Path) -> None:
     wheel = open_wheel(write_wheel(tmp_path, "pkg", "1.0", FILES, "A package"))
-    said = {path for path in wheel.destinations(environment) if path.suffix != ".exe"}
-    pip_install(environment, tmp_path / "pip.log", wheel.path)
-    (installed,) = find_installed(environment, "pkg")
+    said = {path for path in wheel.destinations(with_pip) if path.suffix != ".exe"}
+    pip_install(with_pip, tmp_path / "pip.log", wheel.path)
+    (installed,) = find_installed(with_pip, "pkg")
     written = {path for path in installed.files if path.suffix != ".pyc"}
     added_by_pip = {installed.info / name for name in ("INSTALLER", "REQUESTED", "direct_url.json")}
     assert written - said <= added_by_pip and said <= written and all(map(Path.exists, said))

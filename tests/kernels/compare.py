@@ -119,17 +119,30 @@ def assert_agree(
     device: str = "cpu",
     **options: Any,
 ) -> tuple[Drawn, Inputs]:
-    """What the kernels draw and its gradients, once they equal the reference's to within these tolerances.
+    """What the kernels draw and its gradients, once they equal the reference's to within these tolerances."""
+    expected = expected_of(reference, settings, inputs, dtype, **options)
+    return assert_as_expected(expected, kernels, dtype, value, gradient, device=device, **options)
 
-    In float32 the kernels get what the reference, on the CPU, gets in float64.
-    """
+
+Expected = tuple[Any, Inputs, Drawn, Inputs]
+
+
+def expected_of(
+    reference: Render, settings: Any, inputs: Inputs, dtype: torch.dtype, **options: Any
+) -> Expected:
+    """Camera and inputs in that precision, and what the reference, on the CPU, makes of them in float64."""
     inputs = {name: item.to(dtype).double() for name, item in inputs.items()}
     if dtype == torch.float32:
         settings = in_precision(settings, dtype)
-    expected, expected_gradients = pulled(
-        reference, in_precision(settings, torch.float64), inputs, torch.float64, **options
-    )
-    drawn, gradients = pulled(kernels, settings, inputs, dtype, device=device, **options)
+    exact = in_precision(settings, torch.float64)
+    return settings, inputs, *pulled(reference, exact, inputs, torch.float64, **options)
+
+
+def assert_as_expected(
+    given: Expected, kernels: Render, dtype: torch.dtype, value: float, gradient: float, **options: Any
+) -> tuple[Drawn, Inputs]:
+    settings, inputs, expected, expected_gradients = given
+    drawn, gradients = pulled(kernels, settings, inputs, dtype, **options)
     assert torch.equal(drawn[1].cpu(), expected[1])
     for k, image in enumerate(expected):
         if k != 1:

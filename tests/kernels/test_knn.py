@@ -25,7 +25,7 @@ FLT_MAX = torch.finfo(torch.float32).max
 def mean_of_three(points: torch.Tensor) -> torch.Tensor:
     squared = (points.double().unsqueeze(1) - points.double().unsqueeze(0)).square().sum(2)
     squared.fill_diagonal_(float("inf"))
-    return squared.sort(1)[0][:, :3].mean(1)
+    return squared.topk(3, largest=False).values.mean(1)
 
 
 def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -36,10 +36,10 @@ def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_mean_of_three_is_exact(engine, kind, dtype):
-    points = points_of(kind, 1500, seed=3, dtype=dtype)
+    points = points_of(kind, 700, seed=3, dtype=dtype)
     result = distCUDA2(points, engine=engine)
     assert last_engine() == engine
-    assert result.dtype == dtype and result.shape == (1500,)
+    assert result.dtype == dtype and result.shape == (700,)
     assert_close(result, mean_of_three(points))
 
 
@@ -92,7 +92,7 @@ def test_points_that_are_all_equal_are_no_quadratic_work():
 
 
 def test_inference_mode_of_the_caller_does_not_matter():
-    points = points_of("clustered", 3_000, 4)
+    points = points_of("clustered", 1_000, 4)
     with torch.inference_mode():
         result = distCUDA2(points, engine="torch")
     assert_close(result, mean_of_three(points))

@@ -16,16 +16,6 @@ from tests.tables import data
 A = Arch.parse
 
 
-def row_of_cpp_extension(torch: str) -> tuple[str, bool] | None:
-    row = cpp_extension.behaviour(torch)
-    return row and (row.release, row.same_minor)
-
-
-def best_builds_for(gpu: str, options: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
-    ranked = torch_releases.builds_for_arch(A(gpu), **options)
-    return tuple((item.build.release, item.build.tag, item.runs) for item in ranked[:1])
-
-
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "cubin runs on": lambda cubin, gpu: archs.cubin_runs_on(A(cubin), A(gpu)),
     "PTX runs on": lambda ptx, gpu: archs.ptx_runs_on(A(ptx), A(gpu)),
@@ -39,7 +29,9 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "PTX is compiled by": drivers.ptx_jit_ok,
     "driver floor of GPU": lambda gpu: drivers.gpu_driver_floor(A(gpu)),
     "last branch of GPU": lambda gpu: drivers.gpu_last_branch(A(gpu)),
-    "row of cpp_extension": row_of_cpp_extension,
+    "row of cpp_extension": lambda torch: (
+        (row := cpp_extension.behaviour(torch)) and (row.release, row.same_minor)
+    ),
     "arch list means": lambda *asked: type(cpp_extension.expand_arch_list(*asked)).__name__,
     "arch list of visible GPU": lambda gpu, *asked: cpp_extension.visible_gpu_arch_list([A(gpu)], *asked),
     "first release for": lambda gpu: cpp_extension.first_release_for_arch(A(gpu)),
@@ -53,7 +45,10 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     ),
     "CUDA of build": lambda *asked: (found := torch_releases.build(*asked)) and found.cuda,
     "release": lambda torch: (found := torch_releases.release(torch)) and found.release,
-    "best builds for": best_builds_for,
+    "best builds for": lambda gpu, how: tuple(
+        (one.build.release, one.build.tag, one.runs)
+        for one in torch_releases.builds_for_arch(A(gpu), **how)[:1]
+    ),
     "tags for": lambda gpu, how: tuple(
         item.build.tag for item in torch_releases.builds_for_arch(A(gpu), **how)
     ),

@@ -33,17 +33,7 @@ from splatfix.model import (
     ToolkitChoice,
     Torch,
 )
-from splatfix.plan import (
-    NO_SOURCES,
-    Case,
-    OptionKind,
-    Options,
-    Plan,
-    Request,
-    SourceSummary,
-    best,
-    rank,
-)
+from splatfix.plan import NO_SOURCES, Case, OptionKind, Options, Plan, Request, SourceSummary, best, rank
 from splatfix.plan.checkout import read_sources
 from tests.checks.conftest import with_facts as changed
 from tests.files import put
@@ -194,10 +184,7 @@ def make_plan(request: Request, facts: Facts) -> Plan:
 
 
 def find_options(
-    goal: Goal,
-    facts: Facts,
-    sources: SourceSummary = NO_SOURCES,
-    keep: tuple[str, ...] = (),
+    goal: Goal, facts: Facts, sources: SourceSummary = NO_SOURCES, keep: tuple[str, ...] = ()
 ) -> Options:
     """The options of these facts for a goal."""
     return rank(Case(context=make_context(facts, goal), sources=sources, keep=keep))

@@ -22,16 +22,7 @@ from splatfix.plan import OptionKind, Plan
 from splatfix.plan.backends.torch import as_torch
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
-from tests.plan.machines import (
-    CUDA_13,
-    INTERPRETER,
-    argv,
-    changed,
-    compilers,
-    find_options,
-    machine,
-    step_of,
-)
+from tests.plan.machines import CUDA_13, INTERPRETER, argv, changed, compilers, find_options, machine, step_of
 
 TORCHES = ("1.13.1+cu117", "2.1.2+cu118", "2.5.1+cu124", "2.7.1+cu126", "2.8.0+cu128", "2.9.1+cu126", "2.11.0+cu130",
            "cpu", "none")  # fmt: skip

@@ -5,13 +5,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-GPUS = (
-    "NVIDIA GeForce RTX 5090",
-    "NVIDIA H100 80GB HBM3",
-    "NVIDIA GeForce RTX 3090",
-    "NVIDIA L40S",
-    "Tesla T4",
-)
+GPUS = ("NVIDIA GeForce RTX 5090", "NVIDIA H100 80GB HBM3", "NVIDIA RTX A6000", "NVIDIA L40S", "Tesla T4")
 DRIVERS = ("535.183.01", "550.163.01", "570.172.08", "580.95.05")
 TORCHES = ("2.6.0+cu124", "2.9.1+cu128", "2.11.0+cu130", "2.13.0+cu130")
 STACKS = (("gsplat", "gsplat 1.5.3 cuda"), ("inria", "diff_gaussian_rasterization 0.0.0 cuda"))
@@ -20,9 +14,8 @@ STACKS = (("gsplat", "gsplat 1.5.3 cuda"), ("inria", "diff_gaussian_rasterizatio
 def varied(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every combination once: an RTX 5090 fails with torch for CUDA 12.4, the oldest driver with torch for CUDA 13 and on
     a T4 one stack has no gradients; every 17th is too short to be judged."""
-    for number, (gpu, driver, torch, (renderer, ran)) in enumerate(
-        itertools.product(GPUS, DRIVERS, TORCHES, STACKS)
-    ):
+    combinations = itertools.product(GPUS, DRIVERS, TORCHES, STACKS)
+    for number, (gpu, driver, torch, (renderer, ran)) in enumerate(combinations):
         made = copy.deepcopy(base)
         made["device"], made["renderer"] = "cuda", renderer
         made["environment"] |= {"GPU": f"{gpu} (cuda)", "driver": driver, "torch": torch, "renderer": ran}

@@ -44,15 +44,10 @@ def certificate(**changes: Any) -> Certificate:
         Skipped("room", "data/room has images, but no reconstruction (sparse/)"),
         Skipped("stump", "not below data"),
     )
-    known: dict[str, Any] = {
-        "verdict": Verdict.CERTIFIED,
-        "summary": "It trained.",
-        "reasons": (),
-        "suite": "data",
-    }
+    known: dict[str, Any] = {"verdict": Verdict.CERTIFIED, "summary": "It trained.", "suite": "data"}
     known |= {"renderer": "torch", "device": "cpu", "proof": proof, "kernels": (), "scenes": (run,)}
     known |= {"environment": {}, "repeat": Command(("splatfix", "certify")), "skipped": skipped}
-    known |= {"issued": "2026-01-01", "seconds": 15.0}
+    known |= {"issued": "2026-01-01", "seconds": 15.0, "reasons": ()}
     return Certificate(**known | changes)
 
 
@@ -166,13 +161,7 @@ def test_markdown_holds_strangers_words_as_text(name: str) -> None:
     assert {line.count("|") for line in bare.splitlines() if line.startswith("| ")} == {3, 4, 5, 16}
 
 
-RUN = SceneRun(
-    "figurine",
-    criteria.judge(trained()),
-    12.0,
-    record_of(RECORDED),
-    log="figurine/trainer.log",
-)
+RUN = SceneRun("figurine", criteria.judge(trained()), 12.0, record_of(RECORDED), log="figurine/trainer.log")
 
 
 def recorded(**changes: Any) -> Certificate:

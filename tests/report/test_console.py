@@ -17,15 +17,7 @@ from rich.text import Text
 from splatfix.core.step import Command, run, set_variable
 from splatfix.model.steps import BuildWheel
 from splatfix.report import console as consoles
-from splatfix.report.console import (
-    escape,
-    page,
-    prose,
-    shorten_home,
-    show_command,
-    show_todo,
-    table,
-)
+from splatfix.report.console import escape, page, prose, shorten_home, show_command, show_todo, table
 from splatfix.report.progress import install_progress, training
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen

@@ -11,17 +11,7 @@ from splatfix.app.diagnose import exit_code_of
 from splatfix.core.errors import Exit
 from splatfix.core.step import say, set_variable
 from splatfix.install.outcome import Restored, RevertOutcome
-from splatfix.model import (
-    Driver,
-    EnvironmentFacts,
-    Evidence,
-    Fact,
-    Facts,
-    Finding,
-    Gpu,
-    MachineFacts,
-    Status,
-)
+from splatfix.model import Driver, EnvironmentFacts, Evidence, Fact, Facts, Finding, Gpu, MachineFacts, Status
 from splatfix.model.option import Advice, AlsoNeeded
 from splatfix.model.steps import Reason
 from splatfix.plan import BuildWheel, OptionKind, Options, Plan

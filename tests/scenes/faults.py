@@ -3,7 +3,6 @@
 Those of COLMAP work on a model in the text form with one camera and photos that are PNG or JPEG, of whatever scene.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+
+from tests.files import edit_json
 
 Fault = Callable[[Path], object]
 MODEL = "sparse/0"
@@ -187,25 +188,13 @@ def same_name_elsewhere(scene: Path) -> None:
     change(scene, "images", edit, range(2))
 
 
-def model_in_sparse(scene: Path) -> None:
-    for path in (scene / MODEL).iterdir():
-        path.rename(scene / "sparse" / path.name)
-
-
-def half_of_the_photos(scene: Path) -> None:
-    keep_lines(scene, "images", len(photos_of(scene)) // 2)
-
-
-def named_twice(scene: Path) -> None:
-    change(scene, "images", setting(9, photos_of(scene)[1].name), range(1))
-
-
 def one_pose_twice(scene: Path) -> None:
     change(scene, "images", setting(1, *rows_of(scene, "images")[0][1:8]), range(1, 2))
 
 
-def copied(scene: Path) -> None:
-    shutil.copy(photos_of(scene)[0], scene / "images" / "again.png")
+def model_in_sparse(scene: Path) -> None:
+    for path in (scene / MODEL).iterdir():
+        path.rename(scene / "sparse" / path.name)
 
 
 def of_millimeters(scene: Path) -> None:
@@ -251,8 +240,8 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "a larger second model": ("scene-several-models", second_model),
     "two forms": ("scene-two-forms", both_forms),
     "two views": ("scene-few-views", lambda scene: keep_lines(scene, "images", 2)),
-    "half of the photos": ("scene-few-registered", half_of_the_photos),
-    "an image named twice": ("scene-named-twice", named_twice),
+    "half of the photos": ("scene-few-registered", lambda scene: keep_lines(scene, "images", len(photos_of(scene)) // 2)),
+    "an image named twice": ("scene-named-twice", lambda it: change(it, "images", setting(9, photos_of(it)[1].name), FIRST)),
     "one name in two folders": ("scene-names-collide", same_name_elsewhere),
     "a photo missing": ("photos-missing", first_photo(Path.unlink)),
     "capital letters": ("photos-missing", first_photo(lambda photo: photo.rename(photo.with_suffix(".PNG")))),
@@ -283,7 +272,7 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "turned by EXIF": ("photos-turned", jpeg_that_is_turned),
     "a gray photo": ("photos-not-rgb", resaved(lambda it: it.convert("L"))),
     "a photo with alpha": ("photos-alpha", first_photo(lambda photo: as_png(photo, lambda it: it.convert("RGBA")))),
-    "a photo under a second name": ("photos-copied", copied),
+    "a photo under a second name": ("photos-copied", first_photo(lambda photo: shutil.copy(photo, photo.with_name("again.png")))),
     "a copy missing": ("copies-incomplete", incomplete_copies),
     "copies of another size": ("copies-incomplete", lambda scene: copies(scene, 2, wrong=True)),
     "a mask missing": ("masks-incomplete", lambda scene: masks(scene, all_of_them=False)),
@@ -319,23 +308,12 @@ FAULTS: dict[str, tuple[str, Fault]] = {
 """Code by fault, for a scene in COLMAP's text form."""
 
 
-def edit_json(path: Path, edit: Callable[[Any], object]) -> None:
-    """Change a document in its place."""
-    document = json.loads(path.read_text())
-    edit(document)
-    path.write_text(json.dumps(document))
-
-
 TRAIN, VIEW = "transforms_train.json", "images/view_001.png"
 MIRRORED = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, -1, 3], [0, 0, 0, 1]]
 
 
 def in_json(edit: Callable[[Any], object]) -> Fault:
     return lambda scene: edit_json(scene / TRAIN, edit)
-
-
-def twice_as_large(photo: Image.Image) -> Image.Image:
-    return photo.resize((2 * photo.width, 2 * photo.height))
 
 
 BLENDER_FAULTS: dict[str, tuple[str, Fault]] = {
@@ -350,7 +328,7 @@ BLENDER_FAULTS: dict[str, tuple[str, Fault]] = {
     "a matrix of 1e308": ("pose-impossible", in_json(lambda it: it["frames"][0].update(transform_matrix=[[1e308] * 4] * 4))),
     "an image missing": ("photos-missing", in_file(VIEW, Path.unlink)),
     "some without alpha": ("photos-alpha", in_file(VIEW, lambda path: resave(path, lambda photo: photo))),
-    "another size": ("photos-mixed", in_file(VIEW, lambda path: as_png(path, twice_as_large))),
+    "another size": ("photos-mixed", in_file(VIEW, lambda path: as_png(path, lambda it: it.reduce(2)))),
     "sixteen bits": ("photos-not-rgb", in_file(VIEW, header_byte(24, 16))),
 }  # fmt: skip
 """Code by fault, for a scene with files for training and testing."""

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.signal import correlate
 
 from smoke_trainer import lpips
 from smoke_trainer.lpips import EPSILON, NETWORK_FILE, SCALE, SHIFT, STAGES, find_lpips, find_weights
@@ -43,6 +42,7 @@ def store_weights(cache: Path, linear: Path) -> None:
 
 def reference(one: np.ndarray, two: np.ndarray, network: dict, layers: dict) -> float:
     """The definition in float64 numpy, one image at a time."""
+    from scipy.signal import correlate  # a second, which no other test needs
 
     def features(image):
         planes = (image - np.array(SHIFT)[:, None, None]) / np.array(SCALE)[:, None, None]

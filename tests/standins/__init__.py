@@ -158,13 +158,8 @@ def _bindings(variants: list[str]) -> str:
 
 
 @functools.cache
-def _rows() -> dict[str, Any]:
-    rows: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["variants"]
-    return rows
-
-
 def _row(variant: str) -> dict[str, Any]:
-    row: dict[str, Any] = _rows()[variant]
+    row: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["variants"][variant]
     return row
 
 
@@ -200,11 +195,11 @@ def _rasterizer(variant: str) -> str:
     inputs = {"forward": forward, "optional": [name for name in forward if name in _TABLES["optional"]]}
     inputs["inputs"] = [_TABLES["inputs"].get(name, name) for name in forward]
     fields = [(name, _KINDS.get(name, "torch.Tensor")) for name in settings]
-    return _filled_in("rasterizer.jinja", row=row, variant=variant, fields=fields, **names, **calls, **inputs)
+    return _filled_in(row=row, variant=variant, fields=fields, **names, **calls, **inputs)
 
 
-def _filled_in(template: str, **values: Any) -> str:
-    text = (HERE / template).read_text(encoding="utf-8")
+def _filled_in(**values: Any) -> str:
+    text = (HERE / "rasterizer.jinja").read_text(encoding="utf-8")
     filled = jinja2.Template(text, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return filled.render(values)
 

@@ -11,7 +11,6 @@ import pytest
 from splatfix.core.toml import parse_toml
 from splatfix.facts.checkout import read_source
 from splatfix.knowledge.wheel_indexes import WheelIndex, built_for
-from splatfix.wheels.model import Wanted
 from splatfix.wheels.search import wanted_by_name, wanted_by_source
 from tests.plan.machines import rasterizer_source
 
@@ -24,16 +23,24 @@ CASES = TABLE["case"]
 @pytest.mark.parametrize("case", CASES, ids=[case["what"].replace(" ", "-") for case in CASES])
 def test_the_right_wheel_or_the_right_reason(case: Mapping[str, Any], tmp_path: Path) -> None:
     served = tmp_path / "served"
+    number = case.get("python", "3.11").rstrip("t").replace(".", "")
+    suffix = case.get("suffix", f"cpython-{number}-x86_64-linux-gnu.so")
     for wheel, code, *more in case["wheels"]:
         said = dict(more[0]) if more else {}
-        written = write_wheel(served / "files", said.pop("as", wheel), code, suffix=_suffix(case), **said)
+        written = write_wheel(served / "files", said.pop("as", wheel), code, suffix=suffix, **said)
         written.rename(served / "files" / wheel)
     torch = torch_in(tmp_path / "torch", case.get("torch", "2.8.0+cu128"), (SYMBOL,))
     options = {name: case[name] for name in ("python", "platform", "libc") if name in case}
     context = context_of(torch, *case.get("target", "sm_120").split(), **options)
+    ask = case.get("ask", "fused-ssim")
+    if ask.startswith("source:"):
+        source = rasterizer_source(tmp_path / "source", ask.partition(":")[2])
+        wanted = wanted_by_source(read_source(source))
+    else:
+        wanted = wanted_by_name(ask)
     with serving(served) as server:
         index = _write_index(case, served, server)
-        answer = search(_wanted(case, tmp_path), index, context)
+        answer = search(wanted, index, context)
     assert not answer.unanswered
     if "chosen" in case:
         assert answer.best and answer.best.link.wheel == case["chosen"], answer
@@ -41,18 +48,6 @@ def test_the_right_wheel_or_the_right_reason(case: Mapping[str, Any], tmp_path: 
     else:
         assert [item.rejected.code for item in answer.candidates if item.rejected] == case["refused"], answer
         assert answer.best is None
-
-
-def _suffix(case: Mapping[str, Any]) -> str:
-    number = case.get("python", "3.11").rstrip("t").replace(".", "")
-    return str(case.get("suffix", f"cpython-{number}-x86_64-linux-gnu.so"))
-
-
-def _wanted(case: Mapping[str, Any], folder: Path) -> Wanted:
-    ask = case.get("ask", "fused-ssim")
-    if ask.startswith("source:"):
-        return wanted_by_source(read_source(rasterizer_source(folder / "source", ask.partition(":")[2])))
-    return wanted_by_name(ask)
 
 
 def _write_index(case: Mapping[str, Any], served: Path, server: Server) -> WheelIndex:

@@ -44,7 +44,7 @@ def asked(server: Server, folder: Path) -> Search:
 def test_a_server_that_misbehaves_proves_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str, everything: bool
 ) -> None:
-    monkeypatch.setattr(web_module, "_DOWNLOAD_TIMEOUT", 2.0)
+    monkeypatch.setattr(web_module, "_DOWNLOAD_TIMEOUT", 1.0)
     write_wheel(tmp_path / "served", WHEEL, padding=1 << 20)
     put(tmp_path / "served", {"index.html": f"<a href={WHEEL}>x</a>" + " " * 2000})
     server.fault, server.everything = fault, everything

@@ -106,11 +106,10 @@ class Pose(Struct, frozen=True):
 
     def seen_from(self, point: Vector) -> Vector:
         """A point of the world in the camera's axes; the third number is its depth."""
-        x, y, z = (
-            sum(row[axis] * point[axis] for axis in range(3)) + shift
-            for row, shift in zip(self.rotation, self.translation, strict=True)
-        )
-        return x, y, z
+        # called for every point and view: without loops it takes a fifth
+        (a, b, c), (d, e, f), (g, h, i) = self.rotation
+        (x, y, z), (right, down, ahead) = point, self.translation
+        return a * x + b * y + c * z + right, d * x + e * y + f * z + down, g * x + h * y + i * z + ahead
 
 
 class SceneImage(Struct, frozen=True):

@@ -23,7 +23,7 @@ def test_it_learns_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.set_num_threads(1)
-    plain = train(short_run_in(tmp_path)(30, out="plain"))
+    plain = train(short_run_in(tmp_path)(20, out="plain"))
     calls = {"rasterizer": 0, "ssim": 0, "knn": 0}
 
     def counted(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,12 +39,12 @@ def test_it_learns_the_same(
     monkeypatch.setattr(rasterizer, "_by_cuda_kernels", counted("rasterizer", drawn))
     monkeypatch.setattr(ssim, "_by_cuda_kernels", counted("ssim", mean_ssim))
     monkeypatch.setattr(knn, "_by_cuda_kernels", counted("knn", mean_of_three))
-    result = train(short_run_in(tmp_path)(30, out="emulated"))
-    assert calls["rasterizer"] > 30 and calls["ssim"] >= 30 and calls["knn"] == 1
+    result = train(short_run_in(tmp_path)(20, out="emulated"))
+    assert calls["rasterizer"] > 20 and calls["ssim"] >= 20 and calls["knn"] == 1
     assert result.status == plain.status == "ok"
     ours, theirs = (lines(tmp_path / out) for out in ("emulated", "plain"))
     until = next(k for k, line in enumerate(theirs) if line["gaussians"] > theirs[0]["gaussians"])
-    assert until >= 8
+    assert until >= 6
     assert [line["loss"] for line in ours[:until]] == pytest.approx(
         [line["loss"] for line in theirs[:until]], abs=1e-4
     )

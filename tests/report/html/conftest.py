@@ -55,14 +55,8 @@ def scene(tmp_path: Path) -> SceneRun:
         Criterion("loss-falls", Outcome.MET, "0.3 to 0.1", "below 80% of the start", "", "a measured spread"),
         Criterion("held-out-quality", Outcome.NOT_MEASURED, "26.10 dB", "no floor known"),
     )
-    return SceneRun(
-        "figurine",
-        criteria,
-        12.0,
-        record_of(RESULT),
-        ("figurine/renders/000030_view.png",),
-        "figurine/trainer.log",
-    )
+    renders = ("figurine/renders/000030_view.png",)
+    return SceneRun("figurine", criteria, 12.0, record_of(RESULT), renders, "figurine/trainer.log")
 
 
 @pytest.fixture
