@@ -148,7 +148,7 @@ docker-test: $(VENV)/.dev ## Container lanes on a real engine
 	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m "$(DOCKER_TESTS)" --durations=8 tests/containers
 
 benchmarks: $(VENV)/.dev ## Our CUDA kernels beside others, in one run; needs a GPU
-	$(PY) -m tests.benchmarks.bench_cuda
+	$(PY) tests/benchmarks/bench_cuda.py
 
 # GPU_SOURCES=DIR: the peers' wheels or sources; see docs/gpu-check.md
 gpu-check: ## Show on a GPU what only a GPU can show: four minutes, then the rest; the record is in gpu-check/

@@ -1,6 +1,6 @@
 """Our CUDA kernels by CUDA events, stage by stage, and beside others, in turns in one process; the ratios are what counts.
 
-    python -m tests.benchmarks.bench_cuda [--repeats N] [--trained PLY] KERNEL:ENGINES:SCENE ...
+    python tests/benchmarks/bench_cuda.py [--repeats N] [--trained PLY] KERNEL:ENGINES:SCENE ...
 
 KERNEL is one of MAKERS; ENGINES, joined by `+`, are `nvrtc` (our CUDA kernels), `torch` (ours in PyTorch), or what a package
 brings: `inria`, `gsplat`, `fused_ssim`, `simple_knn._C`. SCENE is NAME-WIDTHxCOUNT, 16:9: `synthetic`, a cube of Gaussians that
@@ -20,8 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import measuring  # which puts the tests' own kernels on the path
 import pytest
 import torch
+from kernels.compare import ARGUMENTS, SURFELS, gaussians_of, in_precision
+from kernels.cuda import emulator
+from kernels.scenes import cloud, discs, look_at
 
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.model import Splats
@@ -33,12 +37,9 @@ from splatfix.kernels.knn import distCUDA2
 from splatfix.kernels.rasterizer import GaussianRasterizationSettings, rasterize
 from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.surfels import rasterize_surfels
-from tests.kernels.compare import ARGUMENTS, SURFELS, gaussians_of, in_precision
-from tests.kernels.cuda import emulator
-from tests.kernels.scenes import cloud, discs, look_at
 
 DEVICE = torch.device("cuda")
-COURTYARD = Path(__file__).resolve().parents[2] / "smoke_trainer" / "samples" / "courtyard"
+COURTYARD = measuring.ROOT / "smoke_trainer" / "samples" / "courtyard"
 ORDER = ("means3D", "scales", "rotations", "opacities", "shs")
 """Of Splats."""
 JOBS = (

@@ -1,4 +1,4 @@
-/* In the place of libcuda: it writes down how it is called. */
+/* In the place of libcuda: it writes down how it is called, or with -DSILENT takes launches and does nothing. */
 #include <stdio.h>
 #include <string.h>
 static char said[4000];
@@ -19,6 +19,9 @@ int cuModuleLoadData(void** out, const char* code) {
 int cuModuleGetFunction(void** out, void* module, const char* name) { *out = (void*)8; say(name); return 0; }
 int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    void* stream, void** args, void** extra) {
+#ifdef SILENT
+    return 0;
+#endif
     struct { void* tensor; int number; void* null; float part; }* given = extra[1];  /* as cuda.h says */
     char t[300];
     sprintf(t, "launch %ld: %u %u %u, %u %u %u, %u, stream %ld: %ld %d %ld %g, %ld %ld %ld %ld", (long)f, gx, gy, gz, bx, by, bz,

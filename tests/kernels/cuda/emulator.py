@@ -119,10 +119,10 @@ class Emulated:
         return ctypes.c_int(value)
 
 
-def stand_in_for_libcuda(folder: Path) -> ctypes.CDLL:
+def stand_in_for_libcuda(folder: Path, *flags: str) -> ctypes.CDLL:
     """The compiled driver.c of this folder."""
     library = folder / "libcuda.so.1"
-    argv = ["cc", "-O1", "-shared", "-fPIC", "-w", str(HERE / "driver.c"), "-o", str(library)]
+    argv = ["cc", "-O1", "-shared", "-fPIC", "-w", *flags, str(HERE / "driver.c"), "-o", str(library)]
     subprocess.run(argv, check=True)
     return ctypes.CDLL(str(library))
 
