@@ -30,7 +30,7 @@ class PeakMemory:
         self._host: Dict[str, int] = {}
         self._peaks = {"train": CudaPeak(), "eval": CudaPeak()}
         self._used_share: Optional[float] = None
-        self._unexplained: List[Tuple[int, int]] = []
+        self.unexplained: List[Tuple[int, int]] = []  # iterations, and what was held beyond the model
         # When the GPU is full, Windows spills to host memory; a Linux driver refuses instead.
         self.spill: Optional[int] = None
         if self._cuda and under_wsl():
@@ -59,11 +59,11 @@ class PeakMemory:
             held = resident()
             if held is None:
                 return {}
-            self._unexplained.append((iteration, held - explained))
+            self.unexplained.append((iteration, held - explained))
             return {"rss_gb": held / GIB}
         allocated = torch.cuda.memory_allocated(self._device)
         reserved = torch.cuda.memory_reserved(self._device)
-        self._unexplained.append((iteration, allocated - explained))
+        self.unexplained.append((iteration, allocated - explained))
         free, total = torch.cuda.mem_get_info(self._device)
         self._used_share = max(self._used_share or 0.0, 1.0 - free / total)
         series = {"vram_allocated_gb": allocated / GIB, "vram_reserved_gb": reserved / GIB}
@@ -84,7 +84,7 @@ class PeakMemory:
         if self._cuda:
             peaks = self._peaks
             cuda = CudaMemory(peaks["train"], peaks["eval"], used_share=self._used_share, spill=self.spill)
-        return Memory(max(self._host.values()) or None, memory_limit(), host, growth(self._unexplained), cuda)
+        return Memory(max(self._host.values()) or None, memory_limit(), host, growth(self.unexplained), cuda)
 
 
 def give_back() -> None:

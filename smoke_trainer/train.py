@@ -125,7 +125,7 @@ def train_step(run: Run, iteration: int) -> None:
         output.means2d.retain_grad()
     total.backward()  # type: ignore[no-untyped-call, unused-ignore]
     norms = gradient_norms(model)
-    monitor.reach(model)
+    monitor.reached.add(model.params["xyz"].grad, model.params["opacity"].grad)
     monitor.lap("backward")
 
     # Whether every group moved is looked at early, and at the end of each quarter.

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import statistics
 from collections.abc import Mapping
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +14,6 @@ from splatfix.certify.staging import stage_observer
 from splatfix.core.files import object_in
 from splatfix.knowledge.dropins import DROPINS
 
-SERIES = "metrics.jsonl"
-LEAST_ITERATIONS = 100
-"""With one number of Gaussians, from which on growth is told."""
 GIB = float(1 << 30)
 
 
@@ -55,7 +49,7 @@ def costs_of(out: Path) -> PhaseCosts | None:
     record: Mapping[str, Any] = max(records, key=lambda item: int(item.get("iterations", 0)), default={})
     if not record.get("phases"):
         return None
-    growth, memory = growth_of(out / SERIES), record["memory"]
+    memory = record["memory"]
     held = memory["host"] or {"train": None, "eval": None}
     if memory["cuda"]:
         held = {name: memory["cuda"][name]["allocated"] for name in ("train", "eval")}
@@ -65,21 +59,5 @@ def costs_of(out: Path) -> PhaseCosts | None:
         bound=bound_by(record["phases"]),
         training_gb=held["train"] and held["train"] / GIB,
         evaluation_gb=held["eval"] and held["eval"] / GIB,
-        growth_gb=growth and growth[0],
+        growth_gb=memory["growth"] and memory["growth"]["per_1000"] / GIB,
     )
-
-
-def growth_of(path: Path) -> tuple[float, int, int] | None:
-    """Return, of the last stretch with one number of Gaussians, the GiB in 1,000 iterations, by the medians of its first and its
-    last fifth, and its first and last iteration; None where it is too short."""
-    try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):  # its writer was killed
-        return None
-    last = list(takewhile(lambda row: row["gaussians"] == rows[-1]["gaussians"], reversed(rows)))[::-1]
-    if len(last) < LEAST_ITERATIONS:
-        return None
-    fifth = len(last) // 5
-    held = [row.get("vram_allocated_gb", row["rss_gb"]) for row in last]
-    grown = statistics.median(held[-fifth:]) - statistics.median(held[:fifth])
-    return 1000.0 * float(grown) / (len(last) - fifth), last[0]["iteration"], last[-1]["iteration"]

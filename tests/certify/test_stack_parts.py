@@ -34,13 +34,13 @@ def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
     assert refused(copy_scene, scene, copy).code == "scene-not-copied", "it is there already"
 
 
-def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) -> str:
+def line(iteration: int, loss: float | None = 0.1) -> str:
     row = {
         "iteration": iteration,
         "loss": loss,
         "gaussians": 300,
         "rss_gb": 0.5,
-        "ms": {"iteration": milliseconds},
+        "ms": {"forward": 250.0},
     }
     return json.dumps(row) + "\n"
 
@@ -50,9 +50,9 @@ def test_progress_is_that_of_the_last_whole_line(tmp_path: Path) -> None:
     assert latest(path, 100) == {}
     path.write_text(line(1)[:20])
     assert latest(path, 100) == {}, "half a line is none"
-    path.write_text(line(1, 9000.0) + line(2) + line(3)[:20])
+    path.write_text(line(1) + line(2) + line(3)[:20])
     assert latest(path, 100)["iteration"] == 2
-    path.write_text(line(1, 9000.0) + line(2) + line(3, loss=None))
+    path.write_text(line(1) + line(2) + line(3, loss=None))
     state = latest(path, 100)
     assert words(state) == "iteration 3 of 100, 4.0 it/s, 300 Gaussians, host memory 0.50 GiB, 0:24 left"
     path.write_text("".join(line(number) for number in range(1, 2001)))

@@ -62,7 +62,7 @@ class Record:
 
     def measured(self) -> TrainingRecord:
         """Return what was seen so far."""
-        fields: dict[str, Any] = {"iterations": 0, "seconds": {}}
+        fields: dict[str, Any] = {"iterations": 0, "seconds": {}, "implementations": self.implementations}
         if self.training is not None:
             fields = self.training.fields()
         total = round(time.monotonic() - self._started, 3)
@@ -71,7 +71,6 @@ class Record:
         return TrainingRecord(
             config=Config(strategy=_OWN, seed=_OWN, sh_degree=self.sh_degree, groups=groups),
             resolution=self.resolution,
-            implementations=self.implementations,
             versions={
                 "python": sys.version.split()[0],
                 "torch": getattr(sys.modules.get("torch"), "__version__", None),
@@ -155,12 +154,9 @@ def watch(record: Record, module: ModuleType) -> None:
             record.implementations[module.__name__] = row
             calls[name] = calls.get(name, 0) + 1
             _read_settings(record, args)
-            if record.training is None or not name.lower().startswith(_DRAWS):
-                return function(*args, **kwargs)
-            record.training.phases.drawing()
-            drawn = function(*args, **kwargs)
-            record.training.phases.drawn()
-            return drawn
+            if record.training is not None and name.lower().startswith(_DRAWS):
+                record.training.phases.draw()
+            return function(*args, **kwargs)
 
         return count
 

@@ -15,14 +15,13 @@ from typing import Any
 
 from msgspec import field
 
-from smoke_trainer.record import MemoryGrowth, Observer, TrainerError, TrainingRecord
+from smoke_trainer.record import Observer, TrainerError, TrainingRecord
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.criteria.running import METRICS as OF_METRICS
 from splatfix.certify.criteria.running import RENDERING
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun, TestedStack
-from splatfix.certify.phase_costs import GIB, SERIES, growth_of
 from splatfix.certify.progress import Progress
 from splatfix.certify.report_folder import make_room
 from splatfix.certify.scenes import Suite, copy_scene
@@ -51,6 +50,7 @@ _RECENT = 20
 """Iterations that the speed is a mean of."""
 _TAIL = 1 << 16
 """Bytes that hold as many lines, of some hundred bytes each."""
+SERIES = "metrics.jsonl"
 _KEPT = {SERIES: SERIES, "inside.txt": "observer.log"}
 """What the observer writes, and what it is called in the report."""
 _NAMES = {RENDER: RENDERING, METRICS: OF_METRICS}
@@ -350,10 +350,6 @@ class StackSubject(Subject, kw_only=True):
         """What was observed of the training, what was compared of what it left, and the reservations."""
         seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
         record = from_json(TrainingRecord, {**seen, **compared})
-        memory, growth = record.memory, growth_of(self.report / SERIES)
-        if growth:
-            per_1000, start, end = growth
-            memory = replace(memory, growth=MemoryGrowth(per_1000 * GIB, start, end))
         notes = []
         # what of a drop-in's face could not be read, and is taken for the usual
         for item in self.replacement.dropins:
@@ -371,7 +367,6 @@ class StackSubject(Subject, kw_only=True):
             record,
             status="ok" if done.ok else "failed",
             config=replace(record.config, iterations=self.iterations),
-            memory=memory,
             notes=notes,
             script_errors=self.script_errors,
             observer=Observer("record" in observed, observed["trouble"]),
@@ -407,11 +402,7 @@ def latest(path: Path, iterations: int) -> dict[str, Any]:
     rows = [json.loads(line) for line in lines[-_RECENT:]]
     if not rows:
         return {}
-    state = {"iterations": iterations}
-    for name in ("iteration", "loss", "gaussians", "rss_gb", "vram_allocated_gb"):
-        state[name] = rows[-1].get(name)
-    # the first has waited for the scene
-    spent = [sum(row["ms"].values()) / 1000 for row in rows if row["iteration"] > 1]
-    if sum(spent) > 0:
-        state["iterations_per_second"] = len(spent) / sum(spent)
-    return state
+    # memory is in every tenth
+    state = {name: row[name] for row in rows for name in row if name not in ("ms", "gradients")}
+    seconds = sum(sum(row["ms"].values()) for row in rows) / 1000
+    return {**state, "iterations": iterations, "iterations_per_second": len(rows) / max(seconds, 1e-3)}
