@@ -49,7 +49,7 @@ def _as_far_as_seen(item: Registered, measure: Measure, training: Training) -> M
         return replace(measure, undetermined=True, why=why)
     if not training.stack:
         return measure
-    rendering = training.scripts.get(running.RENDERING)
+    rendering = training.scripts.get(running.RENDER)
     obstacle = ""
     if (item.of_end or item.of_renderings) and not training.done.ok:
         obstacle = "the training did not end well"

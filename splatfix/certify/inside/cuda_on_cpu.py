@@ -99,20 +99,6 @@ def replace_call(owner: Any, name: str, call: Callable[..., Any]) -> None:
     setattr(owner, name, replaced)
 
 
-def declare_operators(extension: Any) -> bool:
-    """Declare the operators by which torchvision describes itself at its import (``torchvision.extension``), where its compiled
-    part does not load: PyPI's is built for CUDA, and a torch for the CPU refuses it ("operator torchvision::nms does not exist").
-    True where that was needed; calling one still fails, with torchvision's own words.
-    """
-    if extension._has_ops():
-        return False
-    library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    extension.declared_by_splatfix = library  # a library that nobody holds is taken back
-    return True
-
-
 def _replace_devices() -> None:
     """``with torch.device("cuda")``, ``torch.set_default_device("cuda")``, ``torch.cuda.FloatTensor`` and its like."""
 
@@ -120,16 +106,12 @@ def _replace_devices() -> None:
         begin(context, torch.device(here(device)))
 
     replace_call(_device.DeviceContext, "__init__", begin_here)
-    generator = torch.Generator
 
-    class Generator(type(generator)):  # type: ignore[misc]
-        def __call__(cls, device: Any = "cpu") -> Any:
-            return generator(device=here(device))
+    class Generator(torch.Generator):
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, device=here(device))
 
-        def __instancecheck__(cls, value: Any) -> bool:
-            return isinstance(value, generator)
-
-    torch.Generator = Generator("Generator", (), {})  # type: ignore[misc]
+    torch.Generator = Generator  # type: ignore[misc]
     for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
         setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
     replace_call(torch, "set_default_tensor_type", lambda choose, kind: choose(here(kind)))
@@ -241,8 +223,6 @@ def _replace_half_precision() -> None:
     replace_call(torch.amp.autocast_mode.autocast, "__init__", autocast_off)
     for scaler in {getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler} - {None}:
         replace_call(scaler, "__init__", scaling_off)
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 4):
-        for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            replace_call(
-                optimizer, "__init__", without_fused
-            )  # fused kernels for the CPU came with torch 2.4
+    for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
+        # before torch 2.4 the CPU had none
+        replace_call(optimizer, "__init__", without_fused)

@@ -62,14 +62,12 @@ class AfterImport(importlib.abc.MetaPathFinder):
 class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Modules that are missing can be imported, so that what else stops the trainer comes up; using one fails as an import.
 
-    For missing modules it comes last among the finders: one that is there is never replaced. For those that are there and lack
-    a library of the system it comes first, with the reason.
+    It comes last among the finders: a module that is there is never replaced, unless it was found to lack a library.
     """
 
-    def __init__(self, names: Sequence[str], record: Record) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.names = dict.fromkeys(names, "")
         """With what the import of the module said, where it is there."""
-        self.record = record
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
@@ -79,9 +77,18 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
+    def take_place(self, top: str, why: str) -> None:
+        """Put a placeholder where a module is that cannot be loaded."""
+        for name in [item for item in sys.modules if item.partition(".")[0] == top]:
+            del sys.modules[name]
+        self.names[top] = why
+        sys.modules[top] = importlib.util.module_from_spec(
+            importlib.machinery.ModuleSpec(top, self, is_package=True)
+        )
+        self.exec_module(sys.modules[top])
+
     def exec_module(self, module: ModuleType) -> None:
         """Every name of it is a class that cannot be used."""
-        self.record.passed_over["placeholders"].append(module.__name__)
 
         def absent(name: str) -> Any:
             if name.startswith("__"):
@@ -112,11 +119,11 @@ class _Absent(type):
         return cls()
 
 
-def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
+def watch_imports(record: Record) -> None:
     """Write down every import that fails in a file of the checkout, whether or not the code goes on without it."""
-    original = builtins.__import__
-    unloadable = Placeholders((), record)
-    sys.meta_path.insert(0, unloadable)
+    original, configuration = builtins.__import__, record.configuration
+    placeholders = Placeholders(configuration["placeholders"])
+    sys.meta_path.append(placeholders)
 
     def failed(name: str, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"[:500]
@@ -136,13 +143,14 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
         except Exception as error:
             failed(name, error)
             top = name.partition(".")[0]
-            library = top in configuration["needed"] and _NO_LIBRARY.search(str(error))
-            if not library or top in unloadable.names:
+            lacks = _NO_LIBRARY.search(str(error))
+            if lacks is None or top not in configuration["needed"] or top in placeholders.names:
                 raise
-            unloadable.names[top] = f"{top} cannot be loaded: {library.group()}"
-            record.passed_over["unloadable"].append(unloadable.names[top])
-            for loaded in [item for item in sys.modules if item.partition(".")[0] == top]:
-                del sys.modules[loaded]
+            why = f"{top} cannot be loaded: {lacks.group()}"
+            library = lacks.group().partition(":")[0]
+            advice = f"Install the package of the system that brings {library} (apt-file search {library} names it)."
+            record.mend("library-missing", f"{why}: no such file.", advice)
+            placeholders.take_place(top, why)
             sys.path[:] = path  # cv2 puts its own folder in front, and with it a package called utils
             module = original(name, globals, locals, fromlist, level)
         for item in fromlist or ():
@@ -153,8 +161,6 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
         return module
 
     builtins.__import__ = watched
-    if configuration["placeholders"]:
-        sys.meta_path.append(Placeholders(configuration["placeholders"], record))
 
 
 def place_in(root: str, frames: Sequence[traceback.FrameSummary]) -> tuple[str, str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import pickle  # nosec B403 - for the name of its exception
+import sys
 import traceback
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,28 +21,29 @@ from splatfix.certify.inside.importing import place_in
 if TYPE_CHECKING:
     from splatfix.certify.inside.observer import Record
 
-_SAID = "Weights only load failed"
 
-
-def collect_refused(record: Record, written: Sequence[str]) -> None:
-    """Wrap ``torch.load``; ``written`` held nothing but files of the checkout, by the same names, when the run began."""
-    roots = [os.path.join(os.path.realpath(folder), "") for folder in written]
+def collect_refused(record: Record) -> None:
+    """Wrap ``torch.load``; the folders of ``written`` held nothing but files of the checkout, by the same names, when the run
+    began."""
+    roots = [os.path.join(os.path.realpath(folder), "") for folder in record.configuration["written"]]
 
     def collecting(load: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return load(f, *args, **kwargs)
         except pickle.UnpicklingError as error:
-            explicit = len(args) > 1 or {"weights_only", "pickle_module"} & set(kwargs)
-            if _SAID not in str(error) or explicit or not isinstance(f, (str, os.PathLike)):
+            asked = "weights_only" in kwargs or not isinstance(f, (str, os.PathLike))
+            if asked or "Weights only load failed" not in str(error):
                 raise
             path = os.path.realpath(f)
             inside = [path[len(root) :] for root in roots if path.startswith(root)]
             if not inside or os.path.exists(os.path.join(record.root, inside[0])):
                 raise
             place, _ = place_in(record.root, traceback.extract_stack())
-            row = {"place": place, "file": os.path.basename(path)}
-            if row not in record.passed_over["refused_loads"]:
-                record.passed_over["refused_loads"].append(row)
+            record.mend(
+                "torch-load-pickles",
+                f"{place or sys.argv[0]} loads {os.path.basename(path)}, which torch refuses without weights_only=False.",
+                "Give weights_only=False to that torch.load, if nobody else's files are loaded there.",
+            )
             return load(f, *args, weights_only=False, **kwargs)
 
     replace_call(torch, "load", collecting)

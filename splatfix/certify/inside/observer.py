@@ -35,7 +35,7 @@ class Record:
     """What was seen of this process, and where it is written."""
 
     def __init__(self, configuration: dict[str, Any]) -> None:
-        self.out = configuration["out"]
+        self.configuration, self.out = configuration, configuration["out"]
         self.root = os.path.join(os.path.abspath(configuration["checkout"]), "")
         self.training: Optional[Training] = None
         """From torch's import on."""
@@ -45,15 +45,18 @@ class Record:
         self.error: Optional[TrainerError] = None
         self.sh_degree: Optional[int] = None
         self.resolution: Optional[list[int]] = None
-        self.passed_over: dict[str, Any] = {
-            "placeholders": [],
-            "unloadable": [],
-            "weights": [],
-            "refused_loads": [],
-            "declared_operators": False,
-        }
+        self.mends: list[dict[str, str]] = []
+        """What the trainer was helped over: code, summary and advice of each."""
+        self.weights: list[str] = []
+        """Addresses of pretrained weights that could not be had, each with the reason."""
         self._pid = os.getpid()
         self._started = time.monotonic()
+
+    def mend(self, code: str, summary: str, advice: str) -> None:
+        """Add what the trainer was helped over, once."""
+        row = {"code": code, "summary": summary, "advice": advice}
+        if row not in self.mends:
+            self.mends.append(row)
 
     def not_observed(self) -> None:
         """Write to ``inside.txt`` what is being handled, which kept a hook from being set; the trainer goes on without."""
@@ -67,9 +70,8 @@ class Record:
             fields = self.training.fields()
         total = round(time.monotonic() - self._started, 3)
         fields["seconds"]["total"] = total
-        groups = sorted(fields.get("gradients", ()))
         return TrainingRecord(
-            config=Config(strategy=_OWN, seed=_OWN, sh_degree=self.sh_degree, groups=groups),
+            config=Config(strategy=_OWN, seed=_OWN, sh_degree=self.sh_degree),
             resolution=self.resolution,
             versions={
                 "python": sys.version.split()[0],
@@ -85,12 +87,17 @@ class Record:
     def write(self) -> None:
         """Write ``observed-PID.json``. A process that only forks off the trainer writes none."""
         if os.getpid() == self._pid:
-            document = {"argv": sys.argv, "record": dataclasses.asdict(self.measured()), **self.passed_over}
+            seen = dataclasses.asdict(self.measured())
+            document = {"argv": sys.argv, "record": seen, "mends": self.mends, "weights": self.weights}
             loaded.write_whole(os.path.join(self.out, f"observed-{self._pid}.json"), document)
 
 
-def start(record: Record, configuration: dict[str, Any]) -> None:
-    """Hook what is to be seen, as soon as it is imported."""
+def start(path: str) -> None:
+    """Hook what the configuration at ``path`` asks for, as soon as it is imported."""
+    with open(path, encoding="utf-8") as file:
+        configuration = json.load(file)
+    record = Record(configuration)
+    importing.watch_imports(record)
 
     def on_torch(_: ModuleType) -> None:
         # all of these import torch
@@ -99,18 +106,11 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
 
         if configuration["cpu"]:
             cuda_on_cpu.land(lambda: peak_rss() or 0)
-            loads.go_without(record.passed_over["weights"])
-        loads.collect_refused(record, configuration["written"])
+            loads.go_without(record.weights)
+            loads.collect_refused(record)
         record.training = training.Training(record, rehearsed=configuration["cpu"])
 
-    def on_vision(extension: ModuleType) -> None:
-        from splatfix.certify.inside import cuda_on_cpu
-
-        record.passed_over["declared_operators"] = cuda_on_cpu.declare_operators(extension)
-
     actions: dict[str, importing.Action] = {"torch": on_torch}
-    if configuration["cpu"]:
-        actions["torchvision.extension"] = on_vision
     actions.update({f"{name}.*": functools.partial(watch, record) for name in configuration["extensions"]})
     sys.meta_path.insert(0, importing.AfterImport(actions, record))
     ending = sys.excepthook

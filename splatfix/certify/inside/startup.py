@@ -4,26 +4,11 @@ Python imports ``sitecustomize`` in every interpreter that inherits PYTHONPATH, 
 Nothing here stops a trainer: Python prints what a ``sitecustomize`` raises, and goes on.
 """
 
-import json
 import os
 import sys
 
 CONFIGURATION = "SPLATFIX_INSIDE"
 """Names the JSON file: see :func:`splatfix.certify.staging.stage_observer`."""
-
-
-def set_up() -> None:
-    """Hook what the configuration asks for."""
-    path = os.environ.get(CONFIGURATION, "")
-    if not path:
-        return
-    with open(path, encoding="utf-8") as file:
-        configuration = json.load(file)
-    from splatfix.certify.inside import importing, observer
-
-    record = observer.Record(configuration)
-    importing.watch_imports(record, configuration)
-    observer.start(record, configuration)
 
 
 def run_the_next() -> None:
@@ -42,6 +27,9 @@ def run_the_next() -> None:
 
 
 try:
-    set_up()
+    if os.environ.get(CONFIGURATION):
+        from splatfix.certify.inside import observer
+
+        observer.start(os.environ[CONFIGURATION])
 finally:
     run_the_next()

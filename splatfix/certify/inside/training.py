@@ -139,7 +139,9 @@ class Training:
         groups: dict[str, list[torch.Tensor]] = {}
         for name, group in _named(alive):
             groups.setdefault(name, []).extend(group["params"])
-        norms = {name: self._norm(name, params) for name, params in groups.items()}
+        # a degree of harmonics that is 0 leaves a group of no numbers
+        filled = {name: params for name, params in groups.items() if any(map(torch.numel, params))}
+        norms = {name: self._norm(name, params) for name, params in filled.items()}
         positions = [params[0] for name, params in groups.items() if name.lstrip("_") in POSITIONS and params]
         grown = False
         if positions:
@@ -175,8 +177,6 @@ class Training:
             {"steps": 0, "zero_steps": 0, "none_steps": 0, "non_finite_steps": 0, "max": 0.0, "last_step": 0},
         )
         row["steps"] += 1
-        row["trained"] = any(param.requires_grad for param in params)
-        row["shape"] = [list(param.shape) for param in params][:4]
         grads = [param.grad.detach() for param in params if param.grad is not None]
         if not grads:
             row["zero_steps"] += 1

@@ -20,11 +20,11 @@ from PIL import Image
 
 from smoke_trainer.data.images import FORMATS
 from smoke_trainer.metrics import QualityMean
+from smoke_trainer.ply import read_vertices
 from smoke_trainer.report import write_preview
 from splatfix.kernels.ssim import fused_ssim
 
 MOST_PREVIEWS = 4
-_LONGEST_HEADER = 1 << 20
 
 
 def image(path: Path) -> torch.Tensor:
@@ -51,24 +51,11 @@ def compare(
     return asdict(replace(mean.result(), lpips_note="not measured")), digests, size
 
 
-def point_cloud(path: Path) -> dict[str, Any]:
-    """Rows, properties and non-finite values of a binary PLY file of float32 properties."""
-    with path.open("rb") as file:
-        head, end, _ = file.read(_LONGEST_HEADER).partition(b"end_header\n")
-    header = [line.split() for line in head.decode("ascii", "replace").splitlines()]
-    count = next(int(line[2]) for line in header if line[:2] == ["element", "vertex"])
-    kinds = [line[1] for line in header if line[:1] == ["property"]]
-    contents: dict[str, Any] = {"count": count, "properties": len(kinds), "non_finite": None}
-    if set(kinds) == {"float"} and ["format", "binary_little_endian", "1.0"] in header:
-        start = len(head) + len(end)
-        numbers = (path.stat().st_size - start) // 4
-        contents["whole"] = numbers == count * len(kinds)
-        contents["non_finite"] = 0
-        if numbers:
-            # not read into memory: some have gigabytes
-            values = np.memmap(path, "<f4", "r", start, (numbers,))
-            contents["non_finite"] = numbers - int(np.count_nonzero(np.isfinite(values)))
-    return contents
+def point_cloud(path: Path) -> Dict[str, int]:
+    """Count the vertices of a PLY file, and its values that are not finite; raises Damage for one that is not whole."""
+    columns = list(read_vertices(path).values())
+    non_finite = sum(int(np.count_nonzero(~np.isfinite(column))) for column in columns)
+    return {"count": len(columns[0]), "non_finite": non_finite}
 
 
 def rendered_pair(model: Path, views: str, iteration: int) -> Optional[Tuple[Path, Path]]:

@@ -5,17 +5,17 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from splatfix.certify.criteria.running import METRICS, RENDER
 from splatfix.certify.model import Mend
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.scenes import export_sample
-from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
+from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks import run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, value_options
-from splatfix.core.words import counted
 from splatfix.facts.checkout import as_reached, find_trainers
 from splatfix.knowledge.breakages import breakages
 from splatfix.model import Checkout, Fact, Facts, Status
@@ -120,7 +120,7 @@ def with_needs(subject: StackSubject, context: Context) -> StackSubject:
     facts = replace(context.facts, checkout=Fact(lacking, "files of the checkout"))
     codes = {record.check.code for record in breakages() if record.check and record.uses}
     # to checkpoints a training from the beginning does not come
-    checks = select(("imports-missing", *sorted(codes - {PICKLES})))
+    checks = select(("imports-missing", *sorted(codes - {"torch-load-pickles"})))
     mends = []
     for item in run_checks(replace(context, facts=facts), checks):
         # nor does it matter in scripts that one can do without, or in sources that a drop-in stands in for
@@ -151,15 +151,10 @@ def with_scene(subject: StackSubject, folder: Path) -> StackSubject:
     return replace(subject, scene=scene, images=images, resolution=resolution)
 
 
-def threads_for(facts: Facts, load: float | None = None) -> tuple[str, str]:
-    """Return the OMP_NUM_THREADS of a rehearsal, and why: the user's own; else by the cores that were idle in the last minute."""
-    if own := os.environ.get(THREADS):
-        return own, THREADS
+def threads_for(facts: Facts, load: float | None = None) -> str:
+    """Return the OMP_NUM_THREADS of a rehearsal: the user's own; else by the cores that were idle in the last minute."""
     cores = facts.machine.resources.cores or os.cpu_count() or 1
     if load is None:
-        load = 0.0
-        if hasattr(os, "getloadavg"):  # not on Windows
-            load = os.getloadavg()[0]
-    idle = max(0.0, cores - load)
-    threads = max(1, min(MOST_THREADS, int(idle / CORES_A_THREAD)))
-    return str(threads), f"{counted(cores, 'core')}, {idle:.1f} of them idle at the start"
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # not on Windows
+    threads = max(1, min(MOST_THREADS, int((cores - load) / CORES_A_THREAD)))
+    return os.environ.get(THREADS) or str(threads)

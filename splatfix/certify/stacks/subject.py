@@ -4,9 +4,7 @@ children of the target environment.
 On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on the CPU, drop-ins serve its extensions.
 """
 
-import json
 import shutil
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -15,10 +13,9 @@ from typing import Any
 
 from msgspec import field
 
-from smoke_trainer.record import Observer, TrainerError, TrainingRecord
+from smoke_trainer.record import Observer, TrainingRecord
 from splatfix.certify.criteria.criterion import Training
-from splatfix.certify.criteria.running import METRICS as OF_METRICS
-from splatfix.certify.criteria.running import RENDERING
+from splatfix.certify.criteria.running import METRICS, RENDER
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun, TestedStack
@@ -39,22 +36,12 @@ from splatfix.knowledge.schedules import short_schedule, words_for
 from splatfix.model import Checkout, Facts
 from splatfix.model.option import Replacement
 
-RENDER, METRICS = "render.py", "metrics.py"
-PICKLES = "torch-load-pickles"
-"""Of the finding of a file of pickled objects that torch refuses."""
 TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
 _COMPARING_TIMEOUT = 600.0
-_LOOKS_EVERY = 1.0
-"""Seconds between two looks at how far the training is."""
-_RECENT = 20
-"""Iterations that the speed is a mean of."""
-_TAIL = 1 << 16
-"""Bytes that hold as many lines, of some hundred bytes each."""
-SERIES = "metrics.jsonl"
-_KEPT = {SERIES: SERIES, "inside.txt": "observer.log"}
+_LOOKS_EVERY = 2.0
+"""Seconds between two looks at how far the training is, as often as the observer writes it."""
+_KEPT = {"metrics.jsonl": "metrics.jsonl", "inside.txt": "observer.log"}
 """What the observer writes, and what it is called in the report."""
-_NAMES = {RENDER: RENDERING, METRICS: OF_METRICS}
-"""Of the scripts after the training, in criteria and errors."""
 
 
 class StackSubject(Subject, kw_only=True):
@@ -91,15 +78,12 @@ class StackSubject(Subject, kw_only=True):
     """Modules of others that the checkout imports and cannot do without."""
     threads: str = ""
     """CPU threads of the trainer; "" on a GPU, where it takes as many as it likes."""
-    threads_because: str = ""
     arguments: tuple[str, ...] = ()
     """What follows the script."""
     weights: tuple[str, ...] = ()
     """Pretrained weights that could not be had, with the reason."""
     scripts: dict[str, Completed] = field(default_factory=dict)
-    """How render.py and metrics.py ended, by their names in criteria."""
-    script_errors: dict[str, TrainerError] = field(default_factory=dict)
-    """The exceptions that ended them, as the observer describes them."""
+    """How render.py and metrics.py ended."""
 
     @property
     def rehearsed(self) -> bool:
@@ -186,7 +170,7 @@ class StackSubject(Subject, kw_only=True):
             "stack": ", ".join(filter(None, (stack.name, stack.remote, stack.commit))),
             "training": stack.command.shell(windows=False),
             "drop-ins": ", ".join(stack.dropins),
-            "threads": f"{self.threads} ({self.threads_because})" if self.threads else "",
+            "threads": self.threads,
         }
         return {name: text for name, text in parts.items() if text}
 
@@ -212,14 +196,11 @@ class StackSubject(Subject, kw_only=True):
             if name in options:
                 arguments += [options[name], *setting.words(self.iterations)]
         if self.resolution is not None and "resolution" in options:
-            arguments += ["--resolution", str(self.resolution)]
+            arguments += [options["resolution"], str(self.resolution)]
         if self.images and "images" in options:
-            arguments += ["--images", self.images]
-        if "port" in options:
-            # one that nobody listens on now: Inria's family opens it for a viewer
-            with socket.socket() as opened:
-                opened.bind(("127.0.0.1", 0))
-                arguments += ["--port", str(opened.getsockname()[1])]
+            arguments += [options["images"], self.images]
+        if "port" in options:  # any that is free: Inria's family opens it for a viewer
+            arguments += [options["port"], "0"]
         self.arguments = (*arguments, *words_for(self.key), *self.request.train_arguments)
         make_room(self.out, self.scenes)
         make_folder(self.report)
@@ -229,7 +210,7 @@ class StackSubject(Subject, kw_only=True):
         done, observed = self._run_script(self.script, self.arguments, "trainer.log", progress)
         if done.ok and (self.source / RENDER).is_file():
             self._render(progress)
-        rendered = RENDERING not in self.scripts or self.scripts[RENDERING].ok
+        rendered = RENDER not in self.scripts or self.scripts[RENDER].ok
         if done.ok and rendered and (self.source / METRICS).is_file():
             self._run_script(METRICS, ("-m", str(self.model)), "metrics.log", progress)
         record = self._record(observed, done, self._compare(progress))
@@ -274,7 +255,7 @@ class StackSubject(Subject, kw_only=True):
             nonlocal looked
             if trains and time.monotonic() - looked >= _LOOKS_EVERY:
                 looked = time.monotonic()
-                progress(where, latest(out / SERIES, self.iterations))
+                progress(where, latest(read_observed(out, script), self.iterations))
 
         try:
             done = self.runner.run(
@@ -291,28 +272,16 @@ class StackSubject(Subject, kw_only=True):
                     shutil.copyfile(out / name, self.report / copy)
         observed = read_observed(out, script)
         if trains:
-            progress(where, latest(out / SERIES, self.iterations))
+            progress(where, latest(observed, self.iterations))
         else:
-            self.scripts[_NAMES[script]] = done
-            if not done.ok and (error := observed.get("record", {}).get("error")):
-                self.script_errors[_NAMES[script]] = from_json(TrainerError, error)
-        self._note(script, observed)
-        return done, observed
-
-    def _note(self, script: str, observed: Mapping[str, Any]) -> None:
-        """Keep what stopped a script and was passed over, each once."""
+            self.scripts[script] = done
+        # what stopped it and was passed over, each once
         weights = [f"{script}: {text}" for text in observed.get("weights", ())]
-        mends = []
-        for row in observed.get("refused_loads", ()):
-            summary = f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False."
-            advice = "Give weights_only=False to that torch.load, if nobody else's files are loaded there."
-            mends.append(Mend(PICKLES, summary, (say(advice),)))
-        for text in observed.get("unloadable", ()):
-            library = text.partition(": ")[2].partition(":")[0]
-            advice = f"Install the package of the system that brings {library} (apt-file search {library} names it)."
-            mends.append(Mend("library-missing", f"{text}: no such file.", (say(advice),)))
+        rows = observed.get("mends", ())
+        mends = [Mend(row["code"], row["summary"], (say(row["advice"]),)) for row in rows]
         self.weights = tuple(dict.fromkeys((*self.weights, *weights)))
         self.mends = tuple(dict.fromkeys((*self.mends, *mends)))
+        return done, observed
 
     def _render(self, progress: Progress) -> None:
         """Render the test views after the first iteration and the last, the training views after the last."""
@@ -358,17 +327,11 @@ class StackSubject(Subject, kw_only=True):
         if self.weights:
             lost = "; ".join(self.weights)
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
-        if observed.get("declared_operators"):
-            notes.append(
-                "torchvision's compiled part does not load beside this torch (operator torchvision::nms does not exist); "
-                "its operators were declared so that it imports, and none was run"
-            )
         return replace(
             record,
             status="ok" if done.ok else "failed",
             config=replace(record.config, iterations=self.iterations),
             notes=notes,
-            script_errors=self.script_errors,
             observer=Observer("record" in observed, observed["trouble"]),
         )
 
@@ -390,19 +353,11 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
     return {**most, "trouble": as_text(read_start(folder / "inside.txt", MOST_TEXT))}
 
 
-def latest(path: Path, iterations: int) -> dict[str, Any]:
-    """Return the progress object of the last whole line of an observer's ``metrics.jsonl``; {} where there is none."""
-    try:
-        size = path.stat().st_size
-    except OSError:  # not yet there
+def latest(observed: Mapping[str, Any], iterations: int) -> dict[str, Any]:
+    """Return the progress object of what the observer has seen so far; {} before the first iteration."""
+    record = observed.get("record", {})
+    if not record.get("iterations"):
         return {}
-    lines = read_start(path, _TAIL, max(0, size - _TAIL)).split(b"\n")[:-1]
-    if size > _TAIL:
-        del lines[0]  # the end of one
-    rows = [json.loads(line) for line in lines[-_RECENT:]]
-    if not rows:
-        return {}
-    # memory is in every tenth
-    state = {name: row[name] for row in rows for name in row if name not in ("ms", "gradients")}
-    seconds = sum(sum(row["ms"].values()) for row in rows) / 1000
-    return {**state, "iterations": iterations, "iterations_per_second": len(rows) / max(seconds, 1e-3)}
+    state = {"iteration": record["iterations"], "iterations": iterations}
+    state |= {"loss": record["train_loss"]["last"], "gaussians": record["gaussians"]["final"]}
+    return {**state, "iterations_per_second": record["iterations"] / max(record["seconds"]["train"], 1e-3)}
