@@ -77,7 +77,7 @@ TRAINERS = {
 # Files that are staged into the target environment and run there beside the kernels.
 STAGED = {
     f"splatfix/certify/{name}.py": {"kernels"}
-    for name in ("kernel_probe", "kernel_calls", "kernel_arithmetic", "kernel_references")
+    for name in ("kernel_probe", "kernel_calls", "kernel_references")
 } | {
     "splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"},
     **{

@@ -1,4 +1,7 @@
-"""Imports of a trainer: actions after a module was imported, imports that fail, and placeholders for missing modules."""
+"""What a trainer imports and loads: what is done once a module is there, what fails, and what a rehearsal goes without.
+
+That is a missing module until it is used, weights from a server, and torch's refusal of files that the run itself wrote.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import pickle  # nosec B403 - for the name of its exception
 import re
 import sys
 import traceback
+from collections import OrderedDict
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -161,6 +166,56 @@ def watch_imports(record: Record) -> None:
         return module
 
     builtins.__import__ = watched
+
+
+def go_without(record: Record) -> None:
+    """Once torch is there: what it refuses to load, and what no server gives, stops no rehearsal.
+
+    torch 2.6 made ``weights_only=True`` the default. A file that this very run wrote is as safe as the trainer that wrote it, and
+    is loaded after all; any other stays refused, as torch wants it. The folders of ``written`` held nothing but files of the
+    checkout, by the same names, when the run began.
+    """
+    import torch
+
+    from splatfix.certify.inside.cuda_on_cpu import replace_call
+
+    roots = [os.path.join(os.path.realpath(folder), "") for folder in record.configuration["written"]]
+
+    def load_own(load: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(f, *args, **kwargs)
+        except pickle.UnpicklingError as error:
+            asked = "weights_only" in kwargs or not isinstance(f, (str, os.PathLike))
+            if asked or "Weights only load failed" not in str(error):
+                raise
+            path = os.path.realpath(f)
+            inside = [path[len(root) :] for root in roots if path.startswith(root)]
+            if not inside or os.path.exists(os.path.join(record.root, inside[0])):
+                raise
+            place = place_in(record.root, traceback.extract_stack())[0] or sys.argv[0]
+            record.mend(
+                "torch-load-pickles",
+                f"{place} loads {os.path.basename(path)}, which torch refuses without weights_only=False.",
+                "Give weights_only=False to that torch.load, if nobody else's files are loaded there.",
+            )
+            return load(f, *args, weights_only=False, **kwargs)
+
+    def download_or_not(download: Any, url: str, *args: Any, **kwargs: Any) -> Any:
+        # trainers load VGG or AlexNet for LPIPS when they start
+        try:
+            return download(url, *args, **kwargs)
+        except OSError as error:  # URLError is one
+            record.weights.append(f"{url}: {error}")
+            return OrderedDict()
+
+    def load_or_not(load: Any, model: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        if record.weights and len(state_dict) == 0:  # it keeps its random weights
+            return torch.nn.modules.module._IncompatibleKeys([], [])
+        return load(model, state_dict, *args, **kwargs)
+
+    replace_call(torch, "load", load_own)
+    replace_call(torch.hub, "load_state_dict_from_url", download_or_not)
+    replace_call(torch.nn.Module, "load_state_dict", load_or_not)
 
 
 def place_in(root: str, frames: Sequence[traceback.FrameSummary]) -> tuple[str, str]:

@@ -100,14 +100,11 @@ def start(path: str) -> None:
     importing.watch_imports(record)
 
     def on_torch(_: ModuleType) -> None:
-        # all of these import torch
-        from smoke_trainer.memory import peak_rss
-        from splatfix.certify.inside import cuda_on_cpu, loads, training
+        from splatfix.certify.inside import cuda_on_cpu, training
 
         if configuration["cpu"]:
-            cuda_on_cpu.land(lambda: peak_rss() or 0)
-            loads.go_without(record.weights)
-            loads.collect_refused(record)
+            cuda_on_cpu.land()
+            importing.go_without(record)
         record.training = training.Training(record, rehearsed=configuration["cpu"])
 
     actions: dict[str, importing.Action] = {"torch": on_torch}
@@ -153,7 +150,10 @@ def watch(record: Record, module: ModuleType) -> None:
         def count(*args: Any, **kwargs: Any) -> Any:
             record.implementations[module.__name__] = row
             calls[name] = calls.get(name, 0) + 1
-            _read_settings(record, args)
+            settings = getattr(args[0], "raster_settings", None) if args else None
+            if hasattr(settings, "image_width"):  # of Inria's family
+                record.sh_degree = max(int(getattr(settings, "sh_degree", 0)), record.sh_degree or 0)
+                record.resolution = [int(settings.image_width), int(settings.image_height)]
             if record.training is not None and name.lower().startswith(_DRAWS):
                 record.training.phases.draw()
             return function(*args, **kwargs)
@@ -170,17 +170,6 @@ def watch(record: Record, module: ModuleType) -> None:
                 setattr(value, "forward", counted(getattr(value, "forward"), name))  # noqa: B009, B010 - any class
         elif callable(value) and not hasattr(value, "__wrapped__"):
             setattr(module, name, counted(value, name))
-
-
-def _read_settings(record: Record, args: tuple[Any, ...]) -> None:
-    """Degree of the harmonics and size of the image, from the settings of a rasterizer of Inria's family."""
-    settings = getattr(args[0], "raster_settings", None) if args else None
-    degree = getattr(settings, "sh_degree", None)
-    if isinstance(degree, int):
-        record.sh_degree = max(degree, record.sh_degree or 0)
-    width, height = getattr(settings, "image_width", None), getattr(settings, "image_height", None)
-    if record.resolution is None and isinstance(width, int) and isinstance(height, int):
-        record.resolution = [width, height]
 
 
 def _is_dropin(file: Optional[str]) -> bool:
