@@ -1,20 +1,21 @@
 """How each kernel is called and held against its reference, for the probe that runs inside the target environment.
 
-A rasterizer is called as its own trainer calls it: by the names of its settings and of its arguments, which tell the variants
-of one module name apart. Imports torch and the references only; Python 3.8.
+A rasterizer is called as the smoke trainer calls it. Imports torch, that and the references only; Python 3.8.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
 import math
 import warnings
-from typing import Any, Callable, Dict, Iterator, Sequence, Tuple
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
+from smoke_trainer.errors import RendererUnavailable
+from smoke_trainer.rasterizers import Reference, RenderCamera, draw_gsplat
 from splatfix.certify.kernel_references import (
     FAINTEST,
     Pinhole,
@@ -179,7 +180,7 @@ def check_knn(kernel: Any, device: str, plain: bool) -> Results:
 
 def check_rasterizer(kernel: Any, device: str, plain: bool) -> Results:
     """Check a rasterizer: its picture and the gradient of every input, as the variant defines them."""
-    variant = (Gsplat if kernel.__name__ == "gsplat.csrc" else Rasterizer)(kernel, device, plain)
+    variant = Rasterizer(kernel, device, plain)
     for count, size in variant.views:
         yield f"of {count} Gaussians at {size[0]} x {size[1]}", variant.compare(count, size)
         if variant.no_reference:
@@ -189,21 +190,18 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Results:
 class Rasterizer:
     """One variant of a rasterizer, and what it is to give."""
 
-    discs, no_reference = False, False
-    fields: Sequence[str] = ()
-    views = VIEWS
-
     def __init__(self, kernel: Any, device: str, plain: bool) -> None:
-        self.device, self.plain = device, plain
-        kind = "Triangle" if hasattr(kernel, "TriangleRasterizer") else "Gaussian"
-        self.rasterizer = getattr(kernel, f"{kind}Rasterizer")
-        self.settings = getattr(kernel, f"{kind}RasterizationSettings")
-        self.arguments = inspect.signature(self.rasterizer.forward).parameters
-        # others are left at the default that a drop-in or our own rasterizer has for them
-        defaults = set(getattr(self.settings, "_field_defaults", {})) - {"antialiasing"}
-        self.fields = [name for name in self.settings._fields if name not in defaults]
+        self.device, self.plain, self.views = torch.device(device), plain, VIEWS
         self.discs = kernel.__name__ == "diff_surfel_rasterization"
-        self.no_reference = not NO_REFERENCE.isdisjoint((*self.arguments, *self.fields))
+        self.reference: Optional[Reference] = None
+        """None: gsplat's own Python, which has the kernel as its compiled module."""
+        names = ["antialiasing"]
+        if kernel.__name__ != "gsplat.csrc":
+            self.reference = Reference(kernel)
+            names = [*self.reference.arguments, *self.reference.fields]
+        self.names = frozenset(names)
+        """Of its settings and arguments."""
+        self.no_reference = not NO_REFERENCE.isdisjoint(self.names)
         if hasattr(getattr(kernel, "_C", None), "compute_relocation"):
             # the branch of 3dgs-mcmc cuts Gaussians closer than 3 sigma at the border of a tile
             self.views = VIEWS[:1]
@@ -211,30 +209,32 @@ class Rasterizer:
             self.views = VIEWS[:2]  # PyTorch's discs take ten times as long
 
     def call(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
-        """Return color [3, H, W], radii, and what else a variant gives."""
-        settings = _settings(camera, means2d.device)
-        if unknown := [name for name in self.fields if name not in settings]:
-            raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
-        inputs: Dict[str, Any] = {
-            "means3D": splats.means,
-            "means2D": means2d,
-            "opacities": splats.opacities,
-            "shs": splats.shs,
-            "scales": splats.scales,
-            "rotations": splats.rotations,
-        }
-        expected = set(self.arguments)
-        # a wrapper that hands its arguments on wants those of all variants
-        if any(one.kind is one.VAR_KEYWORD for one in self.arguments.values()):
-            expected |= set(inputs)
-        inputs["scores"] = torch.zeros_like(splats.opacities)
-        inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=True)
-        if "dc" in expected:
-            inputs.update(dc=splats.shs[:, :1].contiguous(), shs=splats.shs[:, 1:].contiguous())
-        if "triangles_points" in expected:
+        """Return color [3, H, W], radii [P], and what else a variant gives; ``means2d`` gets the gradient that densification goes
+        by."""
+        (width, height), (across, down) = camera.size, camera.focal.tolist()
+        lens = SimpleNamespace(width=width, height=height, fx=across, fy=down, cx=width / 2, cy=height / 2)
+        pose, place = camera.pose.tolist(), camera.place.tolist()
+        view = RenderCamera.of(
+            SimpleNamespace(camera=lens, world_to_camera=pose, position=place), self.device
+        )
+        background = camera.background.to(self.device)
+        if self.reference is None:
+            mode = "antialiased" if camera.antialiasing else "classic"
+            drawn = draw_gsplat(importlib.import_module("gsplat"), view, splats, background, mode)
+
+            def keep(gradient: Tensor) -> None:
+                means2d.grad = torch.nn.functional.pad(gradient[0], (0, 1))
+
+            if drawn[2].requires_grad:
+                drawn[2].register_hook(keep)
+            return drawn[:2]
+        chosen: Dict[str, Any] = {"antialiasing": camera.antialiasing, "render_geo": False}
+        if camera.offset is not None:
+            chosen.update(kernel_size=camera.kernel_size, subpixel_offset=camera.offset.to(self.device))
+        if "triangles_points" in self.names:
             zeros = torch.zeros_like(splats.opacities[:, 0])
             each = (zeros + 3).int()
-            inputs.update(
+            chosen.update(
                 triangles_points=(splats.means[:, None] + torch.diag_embed(splats.scales)).reshape(-1, 3),
                 sigma=torch.ones_like(splats.opacities),
                 num_points_per_triangle=each,
@@ -243,8 +243,10 @@ class Rasterizer:
                 scaling=zeros,
                 density_factor=zeros,
             )
-        rasterizer = self.rasterizer(self.settings(**{name: settings[name] for name in self.fields}))
-        return rasterizer(**{name: value for name, value in inputs.items() if name in expected})
+        try:
+            return self.reference.draw(view, splats, background, means2d, **chosen)
+        except RendererUnavailable as error:
+            raise NotMeasured(error.message) from None
 
     def draw(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Tuple[Tensor, Any]:
         """Return color, and the maps of discs or the inverse depth, [C, H, W]; and the radii."""
@@ -254,7 +256,7 @@ class Rasterizer:
             shape = tuple(drawn[2].shape)
             raise NotMeasured(f"a variant that splatfix cannot call: its maps have the shape {shape}")
         # Inria 2024 gives the inverse depth
-        if self.discs or ("antialiasing" in self.fields and len(drawn) > 2):
+        if self.discs or ("antialiasing" in self.names and len(drawn) > 2):
             image = torch.cat([image, drawn[2]])
         return image, radii
 
@@ -269,7 +271,7 @@ class Rasterizer:
         exact = splats.each(lambda item: item.double().requires_grad_(True))
         given = splats.each(lambda item: item.to(self.device, copy=True).requires_grad_(True))
         # FastGS writes four columns: the sums of absolute gradients are apart
-        columns = 4 if "metric_map" in self.fields else 3
+        columns = 4 if "metric_map" in self.names else 3
         means2d = torch.zeros(count, columns, device=self.device, requires_grad=True)
         image, radii = self.draw(camera, given, means2d)
         if self.no_reference:
@@ -288,7 +290,7 @@ class Rasterizer:
         errors = list(map(relative_error, actual, expected))
         if few:
             # as held-out views are drawn, and where a variant has it with the compensation of opacity
-            camera = camera._replace(antialiasing="antialiasing" in self.fields)
+            camera = camera._replace(antialiasing="antialiasing" in self.names)
             with torch.no_grad():
                 again = self.draw(camera, given, means2d)[0][(slice(None), *place)]
                 errors = list(
@@ -323,46 +325,6 @@ def _only_finite(image: Tensor, leaves: Sequence[Tensor]) -> Dict[str, Any]:
     return {"outcome": "not-measured", "detail": detail}
 
 
-class Gsplat(Rasterizer):
-    """gsplat's own Python, which has the kernel as its compiled module."""
-
-    fields = ("antialiasing",)
-
-    def __init__(self, kernel: Any, device: str, plain: bool) -> None:
-        self.device, self.plain = device, plain
-
-    def call(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
-        """Return color [3, H, W] and radii [P] of one camera; ``means2d`` gets the gradient that densification goes by."""
-        width, height = camera.size
-        across, down = camera.focal.tolist()
-        intrinsics = torch.tensor([[across, 0, width / 2], [0, down, height / 2], [0, 0, 1]])
-        colors, _, meta = importlib.import_module("gsplat").rasterization(
-            splats.means,
-            splats.rotations,
-            splats.scales,
-            splats.opacities[:, 0],
-            splats.shs,
-            camera.pose[None].to(self.device),
-            intrinsics[None].to(self.device),
-            width,
-            height,
-            sh_degree=3,
-            packed=False,
-            backgrounds=camera.background[None].to(self.device),
-            rasterize_mode="antialiased" if camera.antialiasing else "classic",
-        )
-
-        def keep(gradient: Tensor) -> None:
-            means2d.grad = torch.nn.functional.pad(gradient[0], (0, 1))
-
-        if meta["means2d"].requires_grad:
-            meta["means2d"].register_hook(keep)
-        radii = meta["radii"][0]
-        if radii.dim() == 2:  # from 1.5 on one for each axis
-            radii = radii.amax(dim=1)
-        return colors[0].permute(2, 0, 1), radii
-
-
 def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> Tuple[Pinhole, ReferenceSplats, Place]:
     """Return a camera and Gaussians that fill its image, in a world that is turned and moved, with pixels that are no squares;
     and the pixels where single precision does not decide otherwise than double."""
@@ -393,7 +355,7 @@ def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> Tuple[Pinho
         torch.cat([uniform(-0.9, 1.5, count, 1, 3), harmonics], 1),
     )
     camera = Pinhole(size, focal, pose, torch.tensor([0.2, 0.4, 0.6]))
-    if "subpixel_offset" in variant.fields:  # Mip-Splatting
+    if "subpixel_offset" in variant.names:  # Mip-Splatting
         camera = camera._replace(kernel_size=0.1, offset=uniform(-0.5, 0.5, height, width, 2))
 
     # at odd places: the first column and row of a tile belong to Gaussians that end a pixel before it
@@ -409,40 +371,6 @@ def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> Tuple[Pinho
 def _of_length_one(splats: ReferenceSplats) -> ReferenceSplats:
     """Normalize the rotations."""
     return splats._replace(rotations=torch.nn.functional.normalize(splats.rotations))
-
-
-def _settings(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
-    """Return every setting of the variants, by name, as their own trainers fill it."""
-    (width, height), (across, down), pose = camera.size, camera.focal.tolist(), camera.pose
-    tan_x, tan_y, near, far = width / (2 * across), height / (2 * down), 0.01, 100.0
-    projection = torch.zeros(4, 4)
-    projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
-    projection[2, 2], projection[2, 3] = far / (far - near), -far * near / (far - near)
-    return {
-        "image_height": height,
-        "image_width": width,
-        "tanfovx": tan_x,
-        "tanfovy": tan_y,
-        "bg": camera.background.to(device),
-        "scale_modifier": 1.0,
-        "viewmatrix": pose.t().contiguous().to(device),
-        "projmatrix": (projection @ pose).t().contiguous().to(device),
-        "sh_degree": 3,
-        "campos": camera.place.to(device),
-        "prefiltered": False,
-        "debug": False,
-        # beyond Inria's first twelve
-        "antialiasing": camera.antialiasing,
-        "kernel_size": camera.kernel_size or 0.0,  # 0: RaDe-GS
-        "subpixel_offset": None if camera.offset is None else camera.offset.to(device),
-        "pixel_weights": None,
-        "mult": 1.0,  # the whole ellipse; FastGS trains with less
-        "get_flag": False,
-        "metric_map": torch.zeros(height * width, dtype=torch.int32, device=device),
-        "require_depth": False,
-        "require_coord": False,
-        "render_geo": False,
-    }
 
 
 CHECKS: Dict[str, Callable[[Any, str, bool], Results]] = {

@@ -55,6 +55,11 @@ class ReferenceSplats(NamedTuple):
     opacities: Tensor  # [P, 1]
     shs: Tensor  # [P, 16, 3]
 
+    @property
+    def sh_degree(self) -> int:
+        """As a trainer's splats have it: of all of them."""
+        return 3
+
     def each(self, change: Callable[[Tensor], Tensor]) -> ReferenceSplats:
         """Return them with a change of each tensor."""
         return ReferenceSplats(*map(change, self))

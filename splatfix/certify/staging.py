@@ -78,7 +78,7 @@ def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | No
             shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
         # of which the observer needs the record, and how memory and updates are measured
         shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
-    configuration = Path(settings["out"], "inside.json")
+    configuration = folder / "inside.json"
     complete = {"placeholders": (), "needed": (), "written": (), **settings}
     configuration.write_text(json.dumps(complete), encoding="utf-8")
     # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in

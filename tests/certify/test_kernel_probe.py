@@ -102,7 +102,7 @@ def test_unknown_settings_are_not_measured() -> None:
 
     kernel = rasterizer.GaussianRasterizer
     variant = module(GaussianRasterizationSettings=Settings, GaussianRasterizer=kernel)
-    with pytest.raises(kernel_calls.NotMeasured, match="unknown to it: warp"):
+    with pytest.raises(kernel_calls.NotMeasured, match="has unknown settings: warp"):
         kernel_calls.check("rasterizer", variant, "cpu", True)
 
 

@@ -20,7 +20,7 @@ import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Optional
 
-from smoke_trainer.record import Config, FailedImport, Implementation, Observer, TrainerError, TrainingRecord
+from smoke_trainer.record import Config, FailedImport, Implementation, TrainerError, TrainingRecord
 from splatfix.certify.inside import importing, loaded
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class Record:
             self.mends.append(row)
 
     def not_observed(self) -> None:
-        """Write to ``inside.txt`` what is being handled, which kept a hook from being set; the trainer goes on without."""
-        with open(os.path.join(self.out, "inside.txt"), "a", encoding="utf-8") as file:
+        """Write to ``observer.log`` what is being handled, which kept a hook from being set; the trainer goes on without."""
+        with open(os.path.join(self.out, "observer.log"), "a", encoding="utf-8") as file:
             file.write(traceback.format_exc())
 
     def measured(self) -> TrainingRecord:
@@ -68,19 +68,15 @@ class Record:
         fields: dict[str, Any] = {"iterations": 0, "seconds": {}, "implementations": self.implementations}
         if self.training is not None:
             fields = self.training.fields()
-        total = round(time.monotonic() - self._started, 3)
-        fields["seconds"]["total"] = total
+        torch = sys.modules.get("torch")
+        total = fields["seconds"]["total"] = round(time.monotonic() - self._started, 3)
         return TrainingRecord(
             config=Config(strategy=_OWN, seed=_OWN, sh_degree=self.sh_degree),
             resolution=self.resolution,
-            versions={
-                "python": sys.version.split()[0],
-                "torch": getattr(sys.modules.get("torch"), "__version__", None),
-            },
+            versions={"python": sys.version.split()[0], "torch": getattr(torch, "__version__", None)},
             iterations_per_second=round(fields["iterations"] / max(total, 1e-3), 3) or None,
             failed_imports=self.failed_imports,
             error=self.error,
-            observer=Observer(started=True),
             **fields,
         )
 

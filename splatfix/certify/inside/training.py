@@ -57,7 +57,7 @@ class Training:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a record that the training fills in."""
-        counts, names = GaussianCounts(), {}
+        counts = GaussianCounts()
         changes = [after - before for before, after in zip(self._counts, self._counts[1:])]
         if self._counts:
             counts = GaussianCounts(
@@ -67,13 +67,14 @@ class Training:
                 added=sum(change for change in changes if change > 0),
                 removed=-sum(change for change in changes if change < 0),
             )
+        optimizers = {}
         for kind, steps in self._steps.items():
             file, sha256 = file_of(getattr(sys.modules.get(kind.__module__), "__file__", None))
             name = f"{kind.__module__}.{kind.__qualname__}"
-            names[f"optimizer {name}"] = Implementation(name=name, file=file, sha256=sha256, calls=steps)
+            optimizers[f"optimizer {name}"] = Implementation(name=name, file=file, sha256=sha256, calls=steps)
         return {
             "iterations": len(self._losses),
-            "implementations": {**self._record.implementations, **names},
+            "implementations": {**self._record.implementations, **optimizers},
             "train_loss": TrainLoss(
                 _mean(self._losses[:SMOOTHED_OVER]), _mean(self._losses[-SMOOTHED_OVER:])
             ),

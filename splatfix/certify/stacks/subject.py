@@ -7,13 +7,13 @@ On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on t
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from msgspec import field
 
-from smoke_trainer.record import Observer, TrainingRecord
+from smoke_trainer.record import TrainingRecord
 from splatfix.certify.criteria.criterion import Training
 from splatfix.certify.criteria.running import METRICS, RENDER
 from splatfix.certify.inside import loaded
@@ -40,8 +40,6 @@ TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
 _COMPARING_TIMEOUT = 600.0
 _LOOKS_EVERY = 2.0
 """Seconds between two looks at how far the training is, as often as the observer writes it."""
-_KEPT = {"metrics.jsonl": "metrics.jsonl", "inside.txt": "observer.log"}
-"""What the observer writes, and what it is called in the report."""
 
 
 class StackSubject(Subject, kw_only=True):
@@ -80,10 +78,12 @@ class StackSubject(Subject, kw_only=True):
     """CPU threads of the trainer; "" on a GPU, where it takes as many as it likes."""
     arguments: tuple[str, ...] = ()
     """What follows the script."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of its processes."""
     weights: tuple[str, ...] = ()
     """Pretrained weights that could not be had, with the reason."""
     scripts: dict[str, Completed] = field(default_factory=dict)
-    """How render.py and metrics.py ended."""
+    """How each that was run ended."""
 
     @property
     def rehearsed(self) -> bool:
@@ -203,11 +203,28 @@ class StackSubject(Subject, kw_only=True):
             arguments += [options["port"], "0"]
         self.arguments = (*arguments, *words_for(self.key), *self.request.train_arguments)
         make_room(self.out, self.scenes)
-        make_folder(self.report)
+        settings = {
+            "out": str(make_folder(self.report)),
+            "checkout": str(self.source),
+            "cpu": self.rehearsed,
+            "extensions": self.extensions,
+            "placeholders": self.placeholders,
+            "standins": self.standins,
+            # on a GPU no module is passed over that lacks a library
+            "needed": self.needed if self.rehearsed else (),
+            "written": [str(self.model), str(self.work)],
+        }
+        self.variables = {
+            **stage_inside(make_folder(scratch / "inside"), settings, self.dropins),
+            loaded.VARIABLE: str(self.loaded.folder),
+        }
+        if self.threads:
+            self.variables["OMP_NUM_THREADS"] = self.threads
 
     def run(self, scene: str, progress: Progress) -> SceneRun:
         """Train, render, measure, and judge."""
-        done, observed = self._run_script(self.script, self.arguments, "trainer.log", progress)
+        observed = self._run_script(self.script, self.arguments, "trainer.log", progress)
+        done = self.scripts[self.script]
         if done.ok and (self.source / RENDER).is_file():
             self._render(progress)
         rendered = RENDER not in self.scripts or self.scripts[RENDER].ok
@@ -228,60 +245,35 @@ class StackSubject(Subject, kw_only=True):
 
     def _run_script(
         self, script: str, arguments: tuple[str, ...], log: str, progress: Progress
-    ) -> tuple[Completed, dict[str, Any]]:
-        """Run one script of the checkout to its end; how it ended, and what was observed."""
-        where, trains = f"{self.scene.name}: {script}", script == self.script
+    ) -> dict[str, Any]:
+        """Run one script of the checkout to its end, and return what was observed."""
+        where = f"{self.scene.name}: {script}"
         progress(where, {})
-        out = make_folder(self.scratch / f"observed-{Path(script).stem}-{log}")
-        settings: dict[str, Any] = {
-            "out": str(out.resolve()),
-            "checkout": str(self.source),
-            "cpu": self.rehearsed,
-            "extensions": self.extensions,
-            "placeholders": self.placeholders,
-            "standins": self.standins,
-        }
-        if self.rehearsed:
-            # on a GPU nothing is passed over: no file that torch refuses to load, and no module that lacks a library
-            settings |= {"needed": self.needed, "written": [str(self.model), str(self.work)]}
-        variables = stage_inside(make_folder(self.scratch / "inside"), settings, self.dropins)
-        if self.threads:
-            variables["OMP_NUM_THREADS"] = self.threads
-        if self.loaded:
-            variables[loaded.VARIABLE] = str(self.loaded.folder)
         looked = time.monotonic()
 
         def on_line(_: str) -> None:
             nonlocal looked
-            if trains and time.monotonic() - looked >= _LOOKS_EVERY:
+            if time.monotonic() - looked >= _LOOKS_EVERY:
                 looked = time.monotonic()
-                progress(where, latest(read_observed(out, script), self.iterations))
+                progress(where, latest(read_observed(self.report, script), self.iterations))
 
-        try:
-            done = self.runner.run(
-                [self.python, str(self.source / script), *arguments],
-                timeout=TIMEOUT if self.rehearsed else GPU_TIMEOUT,
-                env=variables,
-                cwd=self.work,
-                on_line=on_line,
-                log=self.report / log,
-            )
-        finally:
-            for name, copy in _KEPT.items():
-                if trains and (out / name).is_file():
-                    shutil.copyfile(out / name, self.report / copy)
-        observed = read_observed(out, script)
-        if trains:
-            progress(where, latest(observed, self.iterations))
-        else:
-            self.scripts[script] = done
+        self.scripts[script] = self.runner.run(
+            [self.python, str(self.source / script), *arguments],
+            timeout=TIMEOUT if self.rehearsed else GPU_TIMEOUT,
+            env=self.variables,
+            cwd=self.work,
+            on_line=on_line,
+            log=self.report / log,
+        )
+        observed = read_observed(self.report, script)
+        progress(where, latest(observed, self.iterations))
         # what stopped it and was passed over, each once
         weights = [f"{script}: {text}" for text in observed.get("weights", ())]
         rows = observed.get("mends", ())
         mends = [Mend(row["code"], row["summary"], (say(row["advice"]),)) for row in rows]
         self.weights = tuple(dict.fromkeys((*self.weights, *weights)))
         self.mends = tuple(dict.fromkeys((*self.mends, *mends)))
-        return done, observed
+        return observed
 
     def _render(self, progress: Progress) -> None:
         """Render the test views after the first iteration and the last, the training views after the last."""
@@ -291,8 +283,8 @@ class StackSubject(Subject, kw_only=True):
             if any(self.model.glob("point_cloud/iteration_1/*.ply")):
                 skip = [options[name] for name in ("skip_train", "skip_mesh") if name in options]
                 first = (*arguments, "--iteration", "1", *skip)
-                done, _ = self._run_script(RENDER, first, "render-first.log", progress)
-                if not done.ok:
+                self._run_script(RENDER, first, "render-first.log", progress)
+                if not self.scripts[RENDER].ok:
                     return
             arguments += ("--iteration", str(self.iterations))
         self._run_script(RENDER, arguments, "render.log", progress)
@@ -317,8 +309,6 @@ class StackSubject(Subject, kw_only=True):
         self, observed: Mapping[str, Any], done: Completed, compared: Mapping[str, Any]
     ) -> TrainingRecord:
         """What was observed of the training, what was compared of what it left, and the reservations."""
-        seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
-        record = from_json(TrainingRecord, {**seen, **compared})
         notes = []
         # what of a drop-in's face could not be read, and is taken for the usual
         for item in self.replacement.dropins:
@@ -327,13 +317,11 @@ class StackSubject(Subject, kw_only=True):
         if self.weights:
             lost = "; ".join(self.weights)
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
-        return replace(
-            record,
-            status="ok" if done.ok else "failed",
-            config=replace(record.config, iterations=self.iterations),
-            notes=notes,
-            observer=Observer("record" in observed, observed["trouble"]),
-        )
+        seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
+        seen |= {**compared, "status": "ok" if done.ok else "failed", "notes": notes}
+        seen["config"] = {**seen.get("config", {}), "iterations": self.iterations}
+        seen["observer"] = {"started": "record" in observed, "trouble": observed["trouble"]}
+        return from_json(TrainingRecord, seen)
 
 
 def read_observed(folder: Path, script: str) -> dict[str, Any]:
@@ -350,7 +338,7 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
         iterations = document.get("record", {}).get("iterations", 0)
         if Path(ran).name == Path(script).name and iterations >= most.get("record", {}).get("iterations", 0):
             most = document
-    return {**most, "trouble": as_text(read_start(folder / "inside.txt", MOST_TEXT))}
+    return {**most, "trouble": as_text(read_start(folder / "observer.log", MOST_TEXT))}
 
 
 def latest(observed: Mapping[str, Any], iterations: int) -> dict[str, Any]:
