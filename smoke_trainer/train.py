@@ -27,8 +27,9 @@ from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import GROUPS, Gaussians, gaussians_from_points, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.progress import Show, State
+from smoke_trainer.rasterizers import RenderCamera
 from smoke_trainer.record import ImageQuality
-from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
+from smoke_trainer.renderers import Renderer, make_renderer
 
 
 @dataclass

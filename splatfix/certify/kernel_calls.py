@@ -228,7 +228,7 @@ class Rasterizer:
                 means2d.grad = torch.nn.functional.pad(gradient[0], (0, 1))
 
             if centres.requires_grad:
-                centres.register_hook(keep)
+                centres.register_hook(keep)  # type: ignore[no-untyped-call, unused-ignore]
             return image, radii
         chosen: Dict[str, Any] = {"antialiasing": camera.antialiasing, "render_geo": False}
         if camera.offset is not None:
@@ -269,13 +269,14 @@ class Rasterizer:
         exact = splats.each(lambda item: item.double().requires_grad_(True))
         given = splats.each(lambda item: item.to(self.device, copy=True).requires_grad_(True))
         # FastGS writes four columns: the sums of absolute gradients are apart
-        columns = 4 if "metric_map" in self.names else 3
-        means2d = torch.zeros(count, columns, device=self.device, requires_grad=True)
+        width = 4 if "metric_map" in self.names else 3
+        means2d = torch.zeros(count, width, device=self.device, requires_grad=True)
         image, radii = self.draw(camera, given, means2d)
         if self.no_reference:
             torch.autograd.backward(image.sum())
             return _only_finite(image, [*given, means2d])
-        actual = image[(slice(None), *place)]
+        rows, columns = place
+        actual = image[:, rows, columns]
         expected, _ = self.expected(camera, exact, place)
         # the gradients of color alone, or of color and the maps of discs
         channels = 10 if self.discs else 3
@@ -290,10 +291,9 @@ class Rasterizer:
             # as held-out views are drawn, and where a variant has it with the compensation of opacity
             camera = camera._replace(antialiasing="antialiasing" in self.names)
             with torch.no_grad():
-                again = self.draw(camera, given, means2d)[0][(slice(None), *place)]
-                errors = list(
-                    map(max, errors, map(relative_error, again, self.expected(camera, exact, place)[0]))
-                )
+                again = self.draw(camera, given, means2d)[0][:, rows, columns]
+                expected, _ = self.expected(camera, exact, place)
+            errors = list(map(max, errors, map(relative_error, again, expected)))
         if self.discs and few:
             errors[9] *= 0.01
         elif self.discs:  # a difference of large numbers in single precision: of many discs it says nothing

@@ -19,7 +19,8 @@ from smoke_trainer.backends import Part, engine_in_use
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
-from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer, variant_of
+from smoke_trainer.rasterizers import RenderCamera
+from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, make_renderer, variant_of
 from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.kernels import nvrtc, rasterizer
 from splatfix.knowledge.stacks import variants

@@ -107,7 +107,7 @@ def _replace_devices() -> None:
 
     class Generator(torch.Generator):
         def __new__(cls, device: Any = "cpu") -> Any:
-            return super().__new__(cls, device=here(device))
+            return super().__new__(cls, device=here(device))  # type: ignore[call-arg]
 
     torch.Generator = Generator  # type: ignore[misc]
     for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):

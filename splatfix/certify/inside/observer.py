@@ -146,7 +146,7 @@ def watch(record: Record, module: ModuleType) -> None:
         def count(*args: Any, **kwargs: Any) -> Any:
             record.implementations[module.__name__] = row
             calls[name] = calls.get(name, 0) + 1
-            settings = getattr(args[0], "raster_settings", None) if args else None
+            settings: Any = getattr(args[0], "raster_settings", None) if args else None
             if hasattr(settings, "image_width"):  # of Inria's family
                 record.sh_degree = max(int(getattr(settings, "sh_degree", 0)), record.sh_degree or 0)
                 record.resolution = [int(settings.image_width), int(settings.image_height)]
