@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from PIL import UnidentifiedImageError
 
 from smoke_trainer.errors import Damage
 from splatfix.certify.progress import words
@@ -68,10 +67,3 @@ def test_values_of_a_point_cloud_are_counted(tmp_path: Path) -> None:
     path.write_bytes(HEAD.encode() + values[:4].tobytes())
     with pytest.raises(Damage, match="fewer than the 5 vertices"):
         compare_renders.point_cloud(path)
-
-
-def test_no_other_program_is_started_for_an_image(tmp_path: Path) -> None:
-    path = tmp_path / "00000.png"
-    path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
-    with pytest.raises(UnidentifiedImageError):
-        compare_renders.image(path)

@@ -16,9 +16,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
-from PIL import Image
 
-from smoke_trainer.data.images import FORMATS
+from smoke_trainer.data.images import decode, image_size
 from smoke_trainer.metrics import QualityMean
 from smoke_trainer.ply import read_vertices
 from smoke_trainer.report import write_preview
@@ -29,8 +28,7 @@ MOST_PREVIEWS = 4
 
 def image(path: Path) -> torch.Tensor:
     """An image file as [3, H, W] in 0..1."""
-    pixels = np.asarray(Image.open(path, formats=FORMATS).convert("RGB"), dtype=np.float32) / 255.0
-    return torch.from_numpy(pixels).permute(2, 0, 1)
+    return decode(path, image_size(path))[:3].float() / 255.0
 
 
 def compare(
@@ -73,9 +71,9 @@ def rendered_pair(model: Path, views: str, iteration: int) -> Optional[Tuple[Pat
 def main(model: Path, last: int, report: Path) -> Dict[str, Any]:
     """Compare the renderings after the first and the last iteration, and look into the point clouds; what cannot be read is left
     out, and of a point cloud has its error."""
-    answer: Dict[str, Any] = {"saves": {}}
     # images as they were rendered have no names: the digests of their pixels tell them apart
-    split: Dict[str, List[str]] = {"train": []}
+    split: Dict[str, List[str]] = {}
+    answer: Dict[str, Any] = {"saves": {}, "split": split}
     for name, views, iteration in (
         ("initial_heldout", "test", 1),
         ("training_views", "train", last),
@@ -86,9 +84,7 @@ def main(model: Path, last: int, report: Path) -> Dict[str, Any]:
             continue
         previews = report / "renders" / "heldout" if name == "heldout" else None
         with contextlib.suppress(Exception):
-            answer[name], split[views], size = compare(*pair, previews)
-            if name == "heldout":
-                answer.update(split=split, resolution=size)
+            answer[name], split[views], answer["resolution"] = compare(*pair, previews)
     for iteration in (1, last):
         path = min(model.glob(f"point_cloud/iteration_{iteration}/*.ply"), default=None)
         if path is not None:
