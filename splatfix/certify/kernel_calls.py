@@ -41,8 +41,6 @@ PIXELS = 16
 """Of an image, of which those are compared where single precision does not decide otherwise than double."""
 NO_REFERENCE = {"view2gaussian_precomp", "require_coord", "triangles_points"}
 """Arguments and settings that only variants have which are called and not compared: GOF, RaDe-GS, triangles."""
-Place = Tuple[Tensor, Tensor]
-"""Rows and columns of pixels, [S] each."""
 Results = Iterator[Tuple[str, Dict[str, Any]]]
 """What was compared, in words, and the result."""
 
@@ -193,6 +191,8 @@ class Rasterizer:
     def __init__(self, kernel: Any, device: str, plain: bool) -> None:
         self.device, self.plain, self.views = torch.device(device), plain, VIEWS
         self.discs = kernel.__name__ == "diff_surfel_rasterization"
+        self.expected = surfels_at if self.discs else splats_at
+        """What :meth:`draw` is to give at some pixels, in float64, and the opacity of each Gaussian there."""
         self.reference: Optional[Reference] = None
         """None: gsplat's own Python, which has the kernel as its compiled module."""
         names = ["antialiasing"]
@@ -211,14 +211,14 @@ class Rasterizer:
     def draw(self, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Tuple[Tensor, Any]:
         """Return color, and the maps of discs or the inverse depth, [C, H, W]; and the radii. ``means2d`` gets the gradient that
         densification goes by."""
-        splats = _of_length_one(splats)
+        splats = splats._replace(rotations=torch.nn.functional.normalize(splats.rotations))
         (width, height), (across, down) = camera.size, camera.focal.tolist()
         lens = SimpleNamespace(width=width, height=height, fx=across, fy=down, cx=width / 2, cy=height / 2)
         pose, place = camera.pose.tolist(), camera.place.tolist()
         view = RenderCamera.of(
             SimpleNamespace(camera=lens, world_to_camera=pose, position=place), self.device
         )
-        background = camera.background.to(self.device)
+        background = camera.background.float().to(self.device)
         if self.reference is None:
             mode = "antialiased" if camera.antialiasing else "classic"
             gsplat = importlib.import_module("gsplat")
@@ -232,7 +232,8 @@ class Rasterizer:
             return image, radii
         chosen: Dict[str, Any] = {"antialiasing": camera.antialiasing, "render_geo": False}
         if camera.offset is not None:
-            chosen.update(kernel_size=camera.kernel_size, subpixel_offset=camera.offset.to(self.device))
+            offset = camera.offset.float().to(self.device)
+            chosen.update(kernel_size=camera.kernel_size, subpixel_offset=offset)
         if "triangles_points" in self.names:
             zeros = torch.zeros_like(splats.opacities[:, 0])
             each = (zeros + 3).int()
@@ -258,14 +259,9 @@ class Rasterizer:
             image = torch.cat([image, drawn[2]])
         return image, radii
 
-    def expected(self, camera: Pinhole, splats: ReferenceSplats, place: Place) -> Tuple[Tensor, Tensor]:
-        """Return what :meth:`draw` is to give at some pixels, in float64, and the opacity of each Gaussian there."""
-        reference = surfels_at if self.discs else splats_at
-        return reference(camera.double(), _of_length_one(splats), place[1], place[0])
-
     def compare(self, count: int, size: Tuple[int, int]) -> Dict[str, Any]:
         """Draw a view and compare it at some pixels, with the gradient of every input; densification must get one too."""
-        camera, splats, place = _view(self, count, size)
+        camera, splats, columns, rows = _view(self, count, size)
         exact = splats.each(lambda item: item.double().requires_grad_(True))
         given = splats.each(lambda item: item.to(self.device, copy=True).requires_grad_(True))
         # FastGS writes four columns: the sums of absolute gradients are apart
@@ -275,9 +271,8 @@ class Rasterizer:
         if self.no_reference:
             torch.autograd.backward(image.sum())
             return _only_finite(image, [*given, means2d])
-        rows, columns = place
         actual = image[:, rows, columns]
-        expected, _ = self.expected(camera, exact, place)
+        expected, _ = self.expected(camera, exact, columns, rows)
         # the gradients of color alone, or of color and the maps of discs
         channels = 10 if self.discs else 3
         weights = torch.randn(channels, actual.shape[1], generator=torch.Generator().manual_seed(4))
@@ -292,7 +287,7 @@ class Rasterizer:
             camera = camera._replace(antialiasing="antialiasing" in self.names)
             with torch.no_grad():
                 again = self.draw(camera, given, means2d)[0][:, rows, columns]
-                expected, _ = self.expected(camera, exact, place)
+                expected, _ = self.expected(camera, exact, columns, rows)
             errors = list(map(max, errors, map(relative_error, again, expected)))
         if self.discs and few:
             errors[9] *= 0.01
@@ -325,9 +320,11 @@ def _only_finite(image: Tensor, leaves: Sequence[Tensor]) -> Dict[str, Any]:
     return {"outcome": "not-measured", "detail": detail}
 
 
-def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> Tuple[Pinhole, ReferenceSplats, Place]:
+def _view(
+    variant: Rasterizer, count: int, size: Tuple[int, int]
+) -> Tuple[Pinhole, ReferenceSplats, Tensor, Tensor]:
     """Return a camera and Gaussians that fill its image, in a world that is turned and moved, with pixels that are no squares;
-    and the pixels where single precision does not decide otherwise than double."""
+    and columns and rows of pixels where single precision does not decide otherwise than double."""
     generator = torch.Generator().manual_seed(3)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -354,23 +351,18 @@ def _view(variant: Rasterizer, count: int, size: Tuple[int, int]) -> Tuple[Pinho
         uniform(0.05, 0.3, count, 1),
         torch.cat([uniform(-0.9, 1.5, count, 1, 3), harmonics], 1),
     )
-    camera = Pinhole(size, focal, pose, torch.tensor([0.2, 0.4, 0.6]))
+    camera = Pinhole(size, focal.double(), pose.double(), torch.tensor([0.2, 0.4, 0.6]).double())
     if "subpixel_offset" in variant.names:  # Mip-Splatting
-        camera = camera._replace(kernel_size=0.1, offset=uniform(-0.5, 0.5, height, width, 2))
+        camera = camera._replace(kernel_size=0.1, offset=uniform(-0.5, 0.5, height, width, 2).double())
 
     # at odd places: the first column and row of a tile belong to Gaussians that end a pixel before it
     places = 2 * (uniform(0.0, 1.0, PIXELS, 2) * (torch.tensor(size) // 2)).long() + 1
     across, down = places.unbind(1)
     # no opacity is nearly the faintest, and light passes
-    _, opacity = variant.expected(camera, splats.each(Tensor.double), (down, across))
+    _, opacity = variant.expected(camera, splats.each(Tensor.double), across, down)
     drawn = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
     good = ((opacity / FAINTEST - 1).abs() >= 1e-3).all(0) & ((1 - drawn).prod(0) > 1e-3)
-    return camera, splats, (down[good], across[good])
-
-
-def _of_length_one(splats: ReferenceSplats) -> ReferenceSplats:
-    """Normalize the rotations."""
-    return splats._replace(rotations=torch.nn.functional.normalize(splats.rotations))
+    return camera, splats, across[good], down[good]
 
 
 CHECKS: Dict[str, Callable[[Any, str, bool], Results]] = {
