@@ -135,10 +135,12 @@ class Reference:
             "shs": splats.shs,
             "scales": splats.scales,
             "rotations": splats.rotations,
-            "scores": torch.zeros_like(splats.opacities),
-            "means2D_abs": torch.zeros_like(means2d, requires_grad=means2d.requires_grad),
             **chosen,
         }
+        if "scores" in self.arguments:
+            inputs["scores"] = torch.zeros_like(splats.opacities)
+        if "means2D_abs" in self.arguments:
+            inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=means2d.requires_grad)
         if "dc" in self.arguments:
             inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
         rasterizer = self._rasterizer(self.settings(camera, splats, background, **chosen))

@@ -141,7 +141,6 @@ def stack_subject(request: CertifyRequest, folder: Path) -> tuple[StackSubject, 
     subject = _with_mended_copy(trainer.subject, folder)
     subject = replace(subject, work=folder / "work")
     _copy(subject.source, subject.work)
-    subject = prepare.with_scene(subject, folder)
     if not subject.rehearsed:
         return subject, trainer.facts
 

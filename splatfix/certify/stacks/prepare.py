@@ -1,4 +1,4 @@
-"""What a stack's own trainer needs before it runs: its script, its extensions, what to mend and to leave out, scene, threads."""
+"""What a stack's own trainer needs before it runs: its script, its extensions, what to mend and to leave out, threads."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from splatfix.certify.criteria.running import METRICS, RENDER
 from splatfix.certify.model import Mend
 from splatfix.certify.request import CertifyRequest
-from splatfix.certify.scenes import export_sample
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks import run_checks, select
 from splatfix.checks.checkout.recognition import recognise
@@ -22,10 +21,6 @@ from splatfix.model import Checkout, Fact, Facts, Status
 
 ITERATIONS, GPU_ITERATIONS = 120, 1000
 """Without a GPU: the prototype's, after which each of six trainers had a loss below half of its first."""
-SAMPLE = "fruit"
-"""The bundled scene that is used without another: COLMAP's layout, a pinhole camera, 24 small views."""
-RESOLUTION = 128
-"""Pixels of width of a rehearsal on a scene of the user's."""
 STANDINS = frozenset({"torch_scatter"})
 """Compiled packages beside the splatting extensions that a rehearsal can do without."""
 THREADS = "OMP_NUM_THREADS"
@@ -135,20 +130,6 @@ def with_needs(subject: StackSubject, context: Context) -> StackSubject:
         standins=standins,
         needed=tuple(item.name for item in needs),
     )
-
-
-def with_scene(subject: StackSubject, folder: Path) -> StackSubject:
-    """Return the subject with the user's scene, or with a bundled one that is exported into ``folder``."""
-    request = subject.request
-    if request.scene is None:
-        scene = export_sample(SAMPLE, folder / "scenes")
-        return replace(subject, scene=scene, resolution=request.resolution or 1)
-    scene, images, resolution = Path(request.scene).absolute(), "", request.resolution
-    if not (scene / "images").is_dir():
-        images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")
-    if subject.rehearsed:
-        resolution = resolution or RESOLUTION
-    return replace(subject, scene=scene, images=images, resolution=resolution)
 
 
 def threads_for(facts: Facts, load: float | None = None) -> str:

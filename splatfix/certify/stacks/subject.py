@@ -21,7 +21,7 @@ from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun, TestedStack
 from splatfix.certify.progress import Progress
 from splatfix.certify.report_folder import make_room
-from splatfix.certify.scenes import Suite, copy_scene
+from splatfix.certify.scenes import Suite, copy_scene, export_sample
 from splatfix.certify.staging import child_variables, stage, stage_inside
 from splatfix.certify.subject import Subject
 from splatfix.core.codec import from_json
@@ -36,6 +36,10 @@ from splatfix.knowledge.schedules import short_schedule, words_for
 from splatfix.model import Checkout, Facts
 from splatfix.model.option import Replacement
 
+SAMPLE = "fruit"
+"""The bundled scene that is used without another: COLMAP's layout, a pinhole camera, 24 small views."""
+RESOLUTION = 128
+"""Pixels of width of a rehearsal on a scene of the user's."""
 TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
 _COMPARING_TIMEOUT = 600.0
 _LOOKS_EVERY = 2.0
@@ -57,10 +61,7 @@ class StackSubject(Subject, kw_only=True):
     script: str
     """The trainer, a file below the checkout."""
     scene: Path = Path()
-    images: str = ""
-    """The name of the scene's folder of images, where that is not ``images``."""
-    resolution: int | None = None
-    """As the trainer is told to read them; None: as it likes."""
+    """A copy."""
     iterations: int
     mends: tuple[Mend, ...] = ()
     """What stops the trainer before its first step, and what else did and was passed over."""
@@ -148,7 +149,7 @@ class StackSubject(Subject, kw_only=True):
     @property
     def tested(self) -> TestedStack:
         """The trainer as a certificate names it, its training without the temporary folder."""
-        names = {str(self.scratch / self.scene.name): "SCENE", str(self.model): "MODEL"}
+        names = {str(self.scene): "SCENE", str(self.model): "MODEL"}
         shown = (names.get(word, word) for word in self.arguments)
         return TestedStack(
             name=self.name,
@@ -190,15 +191,24 @@ class StackSubject(Subject, kw_only=True):
         if self.dropins is not None:
             own.append(self.dropins)
         self.loaded = LoadedFiles(facts, scratch / "loaded", own)
-        copy = copy_scene(self.scene, scratch / self.scene.name)
-        arguments = ["--source_path", str(copy), "--model_path", str(self.model)]
+        resolution, images = self.request.resolution, ""
+        if self.request.scene is None:
+            self.scene, resolution = export_sample(SAMPLE, scratch), resolution or 1
+        else:
+            scene = Path(self.request.scene).absolute()
+            self.scene = copy_scene(scene, scratch / scene.name)
+            if not (scene / "images").is_dir():
+                images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")
+            if self.rehearsed:
+                resolution = resolution or RESOLUTION
+        arguments = ["--source_path", str(self.scene), "--model_path", str(self.model)]
         for name, setting in short_schedule().items():
             if name in options:
                 arguments += [options[name], *setting.words(self.iterations)]
-        if self.resolution is not None and "resolution" in options:
-            arguments += [options["resolution"], str(self.resolution)]
-        if self.images and "images" in options:
-            arguments += [options["images"], self.images]
+        if resolution is not None and "resolution" in options:
+            arguments += [options["resolution"], str(resolution)]
+        if images and "images" in options:
+            arguments += [options["images"], images]
         if "port" in options:  # any that is free: Inria's family opens it for a viewer
             arguments += [options["port"], "0"]
         self.arguments = (*arguments, *words_for(self.key), *self.request.train_arguments)
