@@ -73,7 +73,7 @@ def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | No
         shutil.copytree(_INSIDE, package / "inside", ignore=_NOT_CODE)
         for parent in (package, package.parent):
             (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
-        shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+        shutil.copyfile(_INSIDE / "observer.py", folder / "sitecustomize.py")
         for name in settings.get("standins", ()):
             shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
         # of which the observer needs the record, and how memory and updates are measured
