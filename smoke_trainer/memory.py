@@ -30,7 +30,7 @@ class PeakMemory:
         self._host: Dict[str, int] = {}
         self._peaks = {"train": CudaPeak(), "eval": CudaPeak()}
         self._used_share: Optional[float] = None
-        self._unexplained: List[Tuple[int, int]] = []
+        self.unexplained: List[Tuple[int, int]] = []  # iterations, and what was held beyond the model
         # When the GPU is full, Windows spills to host memory; a Linux driver refuses instead.
         self.spill: Optional[int] = None
         if self._cuda and under_wsl():
@@ -64,11 +64,11 @@ class PeakMemory:
             held = resident()
             if held is None:
                 return {}
-            self._unexplained.append((iteration, held - explained))
+            self.unexplained.append((iteration, held - explained))
             return {"rss_gb": held / GIB}
         allocated = torch.cuda.memory_allocated(self._device)
         reserved = torch.cuda.memory_reserved(self._device)
-        self._unexplained.append((iteration, allocated - explained))
+        self.unexplained.append((iteration, allocated - explained))
         free, total = torch.cuda.mem_get_info(self._device)
         self._used_share = max(self._used_share or 0.0, 1.0 - free / total)
         series = {"vram_allocated_gb": allocated / GIB, "vram_reserved_gb": reserved / GIB}
@@ -90,7 +90,7 @@ class PeakMemory:
             peaks = self._peaks
             cuda = CudaMemory(peaks["train"], peaks["eval"], used_share=self._used_share, spill=self.spill)
         peak = max(self._host.values()) or None
-        return Memory(peak, host=host, growth=growth(self._unexplained), cuda=cuda)
+        return Memory(peak, host=host, growth=growth(self.unexplained), cuda=cuda)
 
 
 def growth(samples: List[Tuple[int, int]]) -> Optional[MemoryGrowth]:

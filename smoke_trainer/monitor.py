@@ -23,8 +23,7 @@ from smoke_trainer.errors import CPU_HINT, TrainingFailed
 from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
-from smoke_trainer.record import Reached
-from smoke_trainer.updates import UpdateCheck
+from smoke_trainer.updates import ReachCheck, UpdateCheck
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
@@ -51,12 +50,10 @@ class Monitor:
         # moments of this iteration: by the clock on a CPU, events on a GPU
         self.marks: List[Tuple[str, Any]] = []
         self.memory = PeakMemory(device)
-        self.updates = UpdateCheck()
+        self.updates, self.reached = UpdateCheck(), ReachCheck()
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
         self.latest: Dict[str, float] = {}  # what a progress line has of the latest recorded iteration
         self._device = device
-        self._reached: Optional[Tensor] = None
-        self._reached_steps = 0
         # Of each iteration not written yet: its line so far, losses and norms on the device, and the marks of its timer.
         self._pending: List[Tuple[Dict[str, Any], Loss, Dict[str, Tensor], List[Tuple[str, Any]]]] = []
         self._explained = 0
@@ -74,25 +71,6 @@ class Monitor:
             moment = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
             moment.record()
         self.marks.append((phase, moment))
-
-    def reach(self, model: Gaussians) -> None:
-        """After a backward pass: which Gaussians have a gradient, gathered until their number changes; no GPU is waited for."""
-        grads = [model.params[name].grad for name in ("xyz", "opacity")]
-        known = [(grad != 0).any(dim=1) for grad in grads if grad is not None]
-        if not known:
-            return
-        now = torch.stack(known).any(dim=0)
-        # New rows stand for other Gaussians than the old ones: the gathering starts again.
-        if self._reached is None or len(self._reached) != len(now):
-            self._reached, self._reached_steps = torch.zeros_like(now), 0
-        self._reached = now | self._reached
-        self._reached_steps += 1
-
-    def reached(self) -> Reached:
-        """Return the share of the Gaussians that a gradient reached in the last steps, in which their number stood."""
-        if self._reached is None:
-            return Reached()
-        return Reached(float(self._reached.float().mean()), self._reached_steps)
 
     def history(self) -> str:
         """Return metrics.jsonl, a line for each iteration so far, also of an earlier run that this one resumes."""

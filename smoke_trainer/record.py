@@ -33,8 +33,6 @@ class Config:
     background: Optional[str] = None
     seed: Union[int, str, None] = None
     """A stack's own trainer does not tell its number."""
-    groups: List[str] = field(default_factory=list)
-    """Parameter groups of a stack's own trainer; those of the smoke trainer are always the same."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,6 @@ class GroupGradients:
     max: Optional[float] = None
     last_step: Optional[int] = None
     """The last iteration with a gradient that was not zero."""
-    trained: bool = True
-    """``requires_grad`` is on."""
-    shape: Optional[List[List[int]]] = None
-    """Of the group's first parameters; None where that was not looked at."""
 
 
 @dataclass(frozen=True)
@@ -231,10 +225,7 @@ class SavedCloud:
     """A PLY file that a stack's own trainer wrote."""
 
     count: Optional[int] = None
-    properties: Optional[int] = None
     non_finite: Optional[int] = None
-    whole: Optional[bool] = None
-    """It has as many values as its header says."""
     error: Optional[str] = None
 
 
@@ -320,6 +311,4 @@ class TrainingRecord:
     saves: Dict[str, SavedCloud] = field(default_factory=dict)
     """By iteration."""
     failed_imports: List[FailedImport] = field(default_factory=list)
-    script_errors: Dict[str, TrainerError] = field(default_factory=dict)
-    """Of ``rendering`` and ``metrics``."""
     observer: Observer = field(default_factory=Observer)

@@ -94,7 +94,7 @@ def write_result(run: Run, status: str, heldout: ImageQuality, trained: ImageQua
         ),
         gradients={name: _gradients(lines, name) for name in GROUPS},
         updates=monitor.updates.summary(),
-        reached=monitor.reached(),
+        reached=monitor.reached.summary(),
         opacity_resets=sum(line["opacity_reset"] for line in lines),
         sh_degree=run.model.sh_degree,
         memory=memory,

@@ -27,8 +27,9 @@ from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import GROUPS, Gaussians, gaussians_from_points, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.progress import Show, State
+from smoke_trainer.rasterizers import RenderCamera
 from smoke_trainer.record import ImageQuality, TrainingRecord
-from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
+from smoke_trainer.renderers import Renderer, make_renderer
 
 
 @dataclass
@@ -125,7 +126,7 @@ def train_step(run: Run, iteration: int) -> None:
         output.means2d.retain_grad()
     total.backward()  # type: ignore[no-untyped-call, unused-ignore]
     norms = gradient_norms(model)
-    monitor.reach(model)
+    monitor.reached.add(model.params["xyz"].grad, model.params["opacity"].grad)
     monitor.lap("backward")
 
     # Whether every group moved is looked at early, and at the end of each quarter.

@@ -75,9 +75,8 @@ TRAINERS = {
 
 # Files that are staged into the target environment and run there beside the kernels.
 STAGED = {
-    f"splatfix/certify/{name}.py": {"kernels"}
-    for name in ("kernel_probe", "kernel_calls", "kernel_arithmetic", "kernel_references")
-} | {
+    "splatfix/certify/kernel_probe.py": {"kernels"},
+    "splatfix/certify/kernel_calls.py": {"smoke_trainer"},
     "splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"},
     **{
         f"splatfix/certify/inside/{name}.py": {"smoke_trainer"} for name in ("observer", "training", "phases")

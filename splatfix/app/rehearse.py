@@ -142,7 +142,6 @@ def stack_subject(request: CertifyRequest, folder: Path) -> tuple[StackSubject, 
     subject = _with_mended_copy(trainer.subject, folder)
     subject = replace(subject, work=folder / "work")
     _copy(subject.source, subject.work)
-    subject = prepare.with_scene(subject, folder)
     if not subject.rehearsed:
         return subject, trainer.facts
 
@@ -155,9 +154,8 @@ def stack_subject(request: CertifyRequest, folder: Path) -> tuple[StackSubject, 
     for item in subject.replacement.dropins:
         with zipfile.ZipFile(make_dropin_wheel(item, __version__, folder / "wheels")) as wheel:
             wheel.extractall(packages)  # our own wheel, made a moment ago
-    threads, because = prepare.threads_for(trainer.facts)
-    subject = replace(subject, dropins=packages, threads=threads, threads_because=because)
-    return subject, trainer.facts
+    threads = prepare.threads_for(trainer.facts)
+    return replace(subject, dropins=packages, threads=threads), trainer.facts
 
 
 def _with_mended_copy(subject: StackSubject, folder: Path) -> StackSubject:

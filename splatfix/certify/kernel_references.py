@@ -51,9 +51,14 @@ class ReferenceSplats(NamedTuple):
 
     means: Tensor  # [P, 3]
     scales: Tensor  # [P, 3]; discs have two
-    rotations: Tensor  # [P, 4] (w, x, y, z), normalized
+    rotations: Tensor  # [P, 4] (w, x, y, z), of any length
     opacities: Tensor  # [P, 1]
     shs: Tensor  # [P, 16, 3]
+
+    @property
+    def sh_degree(self) -> int:
+        """As a trainer's splats have it: of all of them."""
+        return 3
 
     def each(self, change: Callable[[Tensor], Tensor]) -> ReferenceSplats:
         """Return them with a change of each tensor."""
@@ -61,7 +66,7 @@ class ReferenceSplats(NamedTuple):
 
 
 class Pinhole(NamedTuple):
-    """A camera, and what a variant draws differently."""
+    """A camera in float64, and what a variant draws differently."""
 
     size: Tuple[int, int]  # (width, height) in pixels
     focal: Tensor  # [2], in pixels, across and down
@@ -80,14 +85,6 @@ class Pinhole(NamedTuple):
     def middle(self) -> Tensor:
         """The centre of the image, [2]: pixel centres lie at integers."""
         return (torch.tensor(self.size, dtype=self.pose.dtype) - 1) / 2
-
-    def double(self) -> Pinhole:
-        """Return the same camera in float64."""
-        values: Dict[str, Any] = self._asdict()
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                values[name] = value.double()
-        return Pinhole(**values)
 
 
 def splats_at(
@@ -179,7 +176,7 @@ def surfels_at(
 def _seen(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
     """Return positions [P, 3] and rotation matrices [P, 3, 3] in front of a camera; before its pose, I + 2 w K + 2 K K where K is
     the cross product with (x, y, z)."""
-    w, x, y, z = splats.rotations.unbind(-1)
+    w, x, y, z = torch.nn.functional.normalize(splats.rotations).unbind(-1)
     zero, turn = torch.zeros_like(w), camera.pose[:3, :3]
     cross = torch.stack([zero, -z, y, z, zero, -x, -y, x, zero], -1).reshape(-1, 3, 3)
     turns = torch.eye(3, dtype=w.dtype) + 2 * w[:, None, None] * cross + 2 * cross @ cross

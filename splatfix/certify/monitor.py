@@ -15,13 +15,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from smoke_trainer.record import MemoryGrowth, TrainingRecord
+from smoke_trainer.record import TrainingRecord
 from splatfix.certify.criteria.resources import bound_by
 from splatfix.certify.staging import stage_observer
 from splatfix.core.codec import from_json, to_json
@@ -39,7 +38,6 @@ SERIES = "metrics.jsonl"
 SETTLED_OVER = 10  # consecutive samples ...
 SETTLED_WITHIN = 0.02  # ... that differ by at most this share are a settled baseline
 FULL = 0.97  # share of a GPU's memory from which on allocations fail, or spill to host memory on Windows
-LEAST_ITERATIONS = 100  # with one number of Gaussians, from which on growth is told
 NOTICED = 32 << 20  # bytes; a desktop varies by less
 HIDDEN = (
     "the driver does not report the memory of this process (Windows, WSL, or a container): VRAM is what was allocated "
@@ -334,7 +332,7 @@ def costs_of(out: Path) -> PhaseCosts | None:
     if not record.phases:
         return None
     train, evaluation = record.memory.peaks
-    growth = growth_of(out / SERIES)
+    growth = record.memory.growth
     return PhaseCosts(
         iterations=record.iterations or 0,
         seconds={"load": record.seconds.get("setup") or 0.0, **record.phases},
@@ -343,20 +341,3 @@ def costs_of(out: Path) -> PhaseCosts | None:
         evaluation_gb=evaluation and evaluation / GIB,
         growth_gb=growth.per_1000 / GIB if growth else None,
     )
-
-
-def growth_of(path: Path) -> MemoryGrowth | None:
-    """Return the growth over the last stretch with one number of Gaussians in an observer's series, by the medians of its first
-    and its last fifth; None where it is too short."""
-    try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):  # its writer was killed
-        return None
-    last = list(takewhile(lambda row: row["gaussians"] == rows[-1]["gaussians"], reversed(rows)))[::-1]
-    if len(last) < LEAST_ITERATIONS:
-        return None
-    fifth = len(last) // 5
-    held = [row.get("vram_allocated_gb", row["rss_gb"]) for row in last]
-    grown = statistics.median(held[-fifth:]) - statistics.median(held[:fifth])
-    per_1000 = 1000.0 * GIB * float(grown) / (len(last) - fifth)
-    return MemoryGrowth(per_1000, last[0]["iteration"], last[-1]["iteration"])

@@ -73,12 +73,12 @@ def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | No
         shutil.copytree(_INSIDE, package / "inside", ignore=_NOT_CODE)
         for parent in (package, package.parent):
             (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
-        shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+        shutil.copyfile(_INSIDE / "observer.py", folder / "sitecustomize.py")
         for name in settings.get("standins", ()):
             shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
         # of which the observer needs the record, and how memory and updates are measured
         shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
-    configuration = Path(settings["out"], "inside.json")
+    configuration = folder / "inside.json"
     complete = {"placeholders": (), "needed": (), "written": (), **settings}
     configuration.write_text(json.dumps(complete), encoding="utf-8")
     # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in

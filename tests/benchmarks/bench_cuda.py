@@ -30,11 +30,19 @@ from kernels.scenes import cloud, discs, look_at
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.model import Splats
 from smoke_trainer.ply import read_gaussians
-from smoke_trainer.renderers import RenderCamera, make_renderer, reference_settings
-from splatfix.kernels import contributions_cuda, knn_cuda, rasterizer_cuda, ssim_cuda, surfels_cuda
+from smoke_trainer.rasterizers import Reference, RenderCamera
+from smoke_trainer.renderers import make_renderer
+from splatfix.kernels import (
+    contributions_cuda,
+    knn_cuda,
+    rasterizer,
+    rasterizer_cuda,
+    ssim_cuda,
+    surfels_cuda,
+)
 from splatfix.kernels.contributions import contributions
 from splatfix.kernels.knn import distCUDA2
-from splatfix.kernels.rasterizer import GaussianRasterizationSettings, rasterize
+from splatfix.kernels.rasterizer import rasterize
 from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.surfels import rasterize_surfels
 
@@ -110,8 +118,8 @@ class Scene:
             "shs": torch.cat([many["f_dc"], many["f_rest"]], 1),
         }
         self.leaves = {key: value.contiguous().to(DEVICE).requires_grad_() for key, value in values.items()}
-        fields = reference_settings(self.camera, self.splats(), torch.zeros(3, device=DEVICE), False)
-        self.settings = GaussianRasterizationSettings(**fields)
+        background = torch.zeros(3, device=DEVICE)
+        self.settings = Reference(rasterizer).settings(self.camera, self.splats(), background)
 
     def splats(self) -> Splats:
         return Splats(*(self.leaves[name] for name in ORDER), sh_degree=3)

@@ -18,7 +18,6 @@ from smoke_trainer.__main__ import main as trainer_main
 from smoke_trainer.record import TrainingRecord
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
 from splatfix.certify.criteria.criterion import Training
-from splatfix.certify.kernels import WHICH
 from splatfix.certify.scenes import export_sample
 from splatfix.certify.staging import stage
 from splatfix.core.codec import from_json, to_json
@@ -73,12 +72,10 @@ class RecordedKernels(Runner):
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
         words = tuple(map(str, argv))
-        if words[1:3] == ("-c", WHICH):
-            packages = (name.partition(".")[0] for name in self.measured)
-            return Completed(words, 0, "\n".join(("splatfix", *packages)), "", 0.0)
         if Path(words[1]).name == "kernel_probe.py" and words[3] not in self.measured:
             met = KernelCheck(words[2], words[3], Outcome.MET, 1e-8, 1e-6, kind="ours")
-            return Completed(words, 0, json.dumps(to_json(met)), "", 0.0)
+            there = words[3].startswith("splatfix.")
+            return Completed(words, 0, json.dumps(to_json(met)) if there else "", "", 0.0)
         return super().run(argv, **options)
 
 

@@ -102,7 +102,7 @@ def test_unknown_settings_are_not_measured() -> None:
 
     kernel = rasterizer.GaussianRasterizer
     variant = module(GaussianRasterizationSettings=Settings, GaussianRasterizer=kernel)
-    with pytest.raises(kernel_calls.NotMeasured, match="unknown to it: warp"):
+    with pytest.raises(kernel_calls.NotMeasured, match="has unknown settings: warp"):
         kernel_calls.check("rasterizer", variant, "cpu", True)
 
 
@@ -138,7 +138,7 @@ def test_the_gpu_is_chosen_as_torch_wants_it(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(index_of(device)))
     monkeypatch.setattr(torch, "zeros", lambda *_, **__: None)
-    kernel_probe.start_cuda(device)
+    kernel_calls.start_cuda(device)
     assert chosen == [index]
 
 

@@ -100,7 +100,7 @@ def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
     assert made.stack is not None and made.stack.rehearsed
     assert set(made.stack.dropins) == {"diff_gaussian_rasterization@v1", "simple_knn", "fused_ssim"}
     assert "--save_iterations" in made.stack.command.argv
-    assert re.match(r"\d+ \(", made.environment["threads"])
+    assert made.environment["threads"].isdigit()
     record = made.scenes[0].record
     assert record.iterations == 3 and set(record.gradients) >= {"xyz", "f_rest", "rotation"}
     assert record.implementations["simple_knn._C"].calls == {"distCUDA2": 1}

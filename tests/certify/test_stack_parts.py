@@ -1,13 +1,12 @@
 """Parts of a rehearsal: a scene's copy, how far the trainer is, its threads, and what it left."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from PIL import UnidentifiedImageError
 
+from smoke_trainer.errors import Damage
 from smoke_trainer.progress import words
 from splatfix.certify.scenes import copy_scene
 from splatfix.certify.stacks.prepare import threads_for
@@ -34,38 +33,24 @@ def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path) -> None:
     assert refused(copy_scene, scene, copy).code == "cannot-write", "it is there already"
 
 
-def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) -> str:
-    row = {
-        "iteration": iteration,
-        "loss": loss,
-        "gaussians": 300,
-        "rss_gb": 0.5,
-        "ms": {"iteration": milliseconds},
+def test_progress_is_that_of_the_record_so_far() -> None:
+    assert latest({}, 100) == latest({"record": {"iterations": 0}}, 100) == {}
+    seen = {
+        "iterations": 3,
+        "train_loss": {"last": None},
+        "gaussians": {"final": 300},
+        "seconds": {"train": 0.75},
     }
-    return json.dumps(row) + "\n"
+    assert words(latest({"record": seen}, 100)) == "iteration 3 of 100, 4.0 it/s, 300 Gaussians, 0:24 left"
 
 
-def test_progress_is_that_of_the_last_whole_line(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    assert latest(path, 100) == {}
-    path.write_text(line(1)[:20])
-    assert latest(path, 100) == {}, "half a line is none"
-    path.write_text(line(1, 9000.0) + line(2) + line(3)[:20])
-    assert latest(path, 100)["iteration"] == 2
-    path.write_text(line(1, 9000.0) + line(2) + line(3, loss=None))
-    state = latest(path, 100)
-    assert words(state) == "iteration 3 of 100, 4.0 it/s, 300 Gaussians, host memory 0.50 GiB, 0:24 left"
-    path.write_text("".join(line(number) for number in range(1, 2001)))
-    assert words(latest(path, 2000)).startswith("iteration 2000 of 2000, 4.0 it/s")
-
-
-@pytest.mark.parametrize(("own", "cores", "load", "count", "why"), data(__file__)["threads"])
+@pytest.mark.parametrize(("own", "cores", "load", "count"), data(__file__)["threads"])
 def test_threads(
-    known: Facts, monkeypatch: pytest.MonkeyPatch, own: str, cores: int, load: float, count: str, why: str
+    known: Facts, monkeypatch: pytest.MonkeyPatch, own: str, cores: int, load: float, count: str
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", own)
     machine = replace(known.machine, resources=Resources(cores=cores))
-    assert threads_for(replace(known, machine=machine), load) == (count, why)
+    assert threads_for(replace(known, machine=machine), load) == count
 
 
 HEAD = (
@@ -73,18 +58,12 @@ HEAD = (
 )
 
 
-@pytest.mark.parametrize(("rows", "whole", "non_finite"), [(5, True, 2), (4, False, 1), (0, False, 0)])
-def test_values_of_a_point_cloud_are_counted(rows: int, whole: bool, non_finite: int, tmp_path: Path) -> None:
+def test_values_of_a_point_cloud_are_counted(tmp_path: Path) -> None:
     values = np.zeros((5, 2), "<f4")
     values[0, 1], values[4, 1] = np.nan, np.inf
     path = tmp_path / "point_cloud.ply"
-    path.write_bytes(HEAD.encode() + values[:rows].tobytes())
-    expected = {"count": 5, "properties": 2, "whole": whole, "non_finite": non_finite}
-    assert compare_renders.point_cloud(path) == expected
-
-
-def test_no_other_program_is_started_for_an_image(tmp_path: Path) -> None:
-    path = tmp_path / "00000.png"
-    path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
-    with pytest.raises(UnidentifiedImageError):
-        compare_renders.image(path)
+    path.write_bytes(HEAD.encode() + values.tobytes())
+    assert compare_renders.point_cloud(path) == {"count": 5, "non_finite": 2}
+    path.write_bytes(HEAD.encode() + values[:4].tobytes())
+    with pytest.raises(Damage, match="fewer than the 5 vertices"):
+        compare_renders.point_cloud(path)

@@ -19,7 +19,8 @@ from smoke_trainer.backends import Part, engine_in_use
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
-from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer
+from smoke_trainer.rasterizers import RenderCamera
+from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, make_renderer
 from splatfix.certify.environment import NOT_CALLED
 from splatfix.kernels import nvrtc, rasterizer
 from splatfix.knowledge.stacks import variants
@@ -176,7 +177,13 @@ def test_the_filter_is_the_one_its_variant_trains_with(fields, kernel_size, came
     camera, view = camera_and_view
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(fields))
     renderer = InriaRenderer(CPU, antialiasing=False)
-    settings = renderer._settings(camera, splats_at([0.0, 0.0, 0.0]), torch.zeros(3))
+    seen, reference = [], renderer._reference
+    draw, reference._rasterizer = (
+        reference._rasterizer,
+        lambda settings: seen.append(settings) or draw(settings),
+    )
+    renderer.render(camera, splats_at([0.0, 0.0, 0.0]), torch.zeros(3))
+    (settings,) = seen
     assert settings.kernel_size == kernel_size
     if "subpixel_offset" in fields:
         assert settings.subpixel_offset.shape == (view.camera.height, view.camera.width, 2)
@@ -196,7 +203,7 @@ def test_an_unknown_setting_is_refused_instead_of_guessed(fields, camera_and_vie
     renderer = InriaRenderer(CPU, antialiasing=False)
     splats = splats_at([0.0, 0.0, 0.0])
     if fields in [settings for key, settings in NAMED.items() if key not in NOT_CALLED]:
-        assert renderer._settings(camera, splats, torch.zeros(3))
+        assert renderer._reference.settings(camera, splats, torch.zeros(3))
         return
     with pytest.raises(RendererUnavailable, match="unknown settings: ") as caught:
         renderer.render(camera, splats, torch.zeros(3))

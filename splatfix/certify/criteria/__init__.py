@@ -49,7 +49,7 @@ def _as_far_as_seen(item: Registered, measure: Measure, training: Training) -> M
         return replace(measure, undetermined=True, why=why)
     if not training.stack:
         return measure
-    ended = training.scripts.get(running.RENDERING) if item.after == "rendering" else training.done
+    ended = training.scripts.get(running.RENDER) if item.after == "rendering" else training.done
     if item.after and not (ended and ended.ok):
         text = f"{measure.text}: the {item.after} did not end well"
         return replace(measure, met=None, text=text, why="", advice="")

@@ -40,7 +40,7 @@ class Training(Struct, frozen=True, kw_only=True):
     mends: Sequence[Mend] = ()
     """What had to be left out or mended so that it ran at all."""
     scripts: Mapping[str, Completed] = field(default_factory=dict)
-    """How ``render.py`` and ``metrics.py`` ended, by :data:`RENDERING` and :data:`METRICS`."""
+    """How ``render.py`` and ``metrics.py`` ended."""
 
     @property
     def output(self) -> str:

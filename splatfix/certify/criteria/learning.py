@@ -124,8 +124,6 @@ def _not_judged(name: str, group: GroupGradients, training: Training) -> str:
     needed = REQUIRED_GROUPS if "xyz" in training.record.gradients else _OF_ANCHORS
     if name not in needed and group.none_steps == group.steps:
         return "it is no part of what was differentiated"
-    if not any(size for shape in group.shape or () for size in shape):
-        return "the group has no parameters"
     return ""
 
 
@@ -318,7 +316,7 @@ def point_cloud_saved(training: Training) -> Measures:
     sound, listed = expected in record.saves, []
     for iteration, cloud in record.saves.items():
         every = iteration != expected or (cloud.count is not None and trained in (None, cloud.count))
-        sound = sound and every and not (cloud.error or cloud.non_finite or cloud.whole is False)
+        sound = sound and every and not (cloud.error or cloud.non_finite)
         text = f"iteration {iteration}: {cloud.error or counted(cloud.count or 0, 'Gaussian')}"
         if cloud.non_finite:
             text += f", {counted(cloud.non_finite, 'non-finite value')}"

@@ -11,8 +11,9 @@ from splatfix.certify.advice import end_of, steps_in_words
 from splatfix.certify.criteria.criterion import SMOKE, STACK, Measure, Measures, Training, criterion
 from splatfix.core.words import counted
 
-MENDS, RENDERING, METRICS = "runs-as-it-is", "rendering", "metrics"
-"""A criterion; and the scripts that run after the training, as their criteria and errors are named."""
+MENDS = "runs-as-it-is"
+RENDER, METRICS = "render.py", "metrics.py"
+"""The scripts that run after a stack's training."""
 OTHER_PACKAGES = (
     "Run splatfix diagnose: it names packages that are not what their name says, and which one is imported."
 )
@@ -167,21 +168,20 @@ def no_silent_fallback(training: Training) -> Measures:
     return Measure(not without, "; ".join([*without, *of_variants]) or "no import of an extension failed")
 
 
-def script_finishes(name: str, training: Training) -> Measures:
+def script_finishes(script: str, training: Training) -> Measures:
     """Say how a script ended that runs after the training; nothing where it did not run."""
-    done = training.scripts.get(name)
+    done = training.scripts.get(script)
     if done is None:
         return None
-    ending = end_of(training.record.script_errors.get(name), done)
-    return Measure(done.ok, "exit code 0" if done.ok else ending)
+    return Measure(done.ok, "exit code 0" if done.ok else end_of(None, done))
 
 
-for _name in (RENDERING, METRICS):
+for _name, _script in (("rendering", RENDER), ("metrics", METRICS)):
     criterion(
         f"{_name}-finishes",
         title=f"The script for {_name} ends well",
         of=STACK,
-    )(partial(script_finishes, _name))
+    )(partial(script_finishes, _script))
 
 
 def _top(module: str) -> str:

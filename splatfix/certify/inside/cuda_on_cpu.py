@@ -8,9 +8,7 @@ a GPU too.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 import sys
 import threading
 import time
@@ -65,8 +63,8 @@ class OnCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def land(memory: Callable[[], int]) -> None:
-    """Replace what asks for a GPU, for the rest of this process; ``memory`` gives the bytes that torch.cuda then tells of."""
+def land() -> None:
+    """Replace what asks for a GPU, for the rest of this process."""
     mode: Any = OnCpu()
     mode.__enter__()
 
@@ -77,7 +75,7 @@ def land(memory: Callable[[], int]) -> None:
     # a mode holds for one thread; loaders of images use several
     replace_call(threading.Thread, "_bootstrap_inner", begin_with_it)
     _replace_devices()
-    _replace_cuda(memory)
+    _replace_cuda()
     _replace_half_precision()
 
     def load_here(load: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -99,20 +97,6 @@ def replace_call(owner: Any, name: str, call: Callable[..., Any]) -> None:
     setattr(owner, name, replaced)
 
 
-def declare_operators(extension: Any) -> bool:
-    """Declare the operators by which torchvision describes itself at its import (``torchvision.extension``), where its compiled
-    part does not load: PyPI's is built for CUDA, and a torch for the CPU refuses it ("operator torchvision::nms does not exist").
-    True where that was needed; calling one still fails, with torchvision's own words.
-    """
-    if extension._has_ops():
-        return False
-    library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    extension.declared_by_splatfix = library  # a library that nobody holds is taken back
-    return True
-
-
 def _replace_devices() -> None:
     """``with torch.device("cuda")``, ``torch.set_default_device("cuda")``, ``torch.cuda.FloatTensor`` and its like."""
 
@@ -120,16 +104,12 @@ def _replace_devices() -> None:
         begin(context, torch.device(here(device)))
 
     replace_call(_device.DeviceContext, "__init__", begin_here)
-    generator = torch.Generator
 
-    class Generator(type(generator)):  # type: ignore[misc]
-        def __call__(cls, device: Any = "cpu") -> Any:
-            return generator(device=here(device))
+    class Generator(torch.Generator):
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, device=here(device))  # type: ignore[call-arg]
 
-        def __instancecheck__(cls, value: Any) -> bool:
-            return isinstance(value, generator)
-
-    torch.Generator = Generator("Generator", (), {})  # type: ignore[misc]
+    torch.Generator = Generator  # type: ignore[misc]
     for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
         setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
     replace_call(torch, "set_default_tensor_type", lambda choose, kind: choose(here(kind)))
@@ -174,12 +154,10 @@ class _InOrder:
         pass
 
 
-def _replace_cuda(memory: Callable[[], int]) -> None:
+def _replace_cuda() -> None:
     """What ``torch.cuda`` answers. Of itself it says that it is there, because a trainer's path on a GPU is what is rehearsed."""
     cuda: Any = torch.cuda
-    total = 8 << 30
-    with contextlib.suppress(AttributeError, ValueError, OSError):  # not POSIX
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total, held = 8 << 30, 1 << 30  # of memory that is not there
 
     def says(value: Any) -> Callable[..., Any]:
         return lambda *_, **__: value
@@ -192,8 +170,8 @@ def _replace_cuda(memory: Callable[[], int]) -> None:
     for name in nothing.split():
         setattr(cuda, name, says(None))
     for name in ("allocated", "reserved", "cached"):
-        setattr(cuda, f"memory_{name}", lambda *_, **__: memory())
-        setattr(cuda, f"max_memory_{name}", lambda *_, **__: memory())
+        setattr(cuda, f"memory_{name}", says(held))
+        setattr(cuda, f"max_memory_{name}", says(held))
     # refuses what the real one refuses: "cuda" without a number
     cuda.set_device = lambda device: cuda._utils._get_device_index(device) and None
     cuda.is_available, cuda.device_count, cuda.current_device = says(True), says(1), says(0)
@@ -202,10 +180,8 @@ def _replace_cuda(memory: Callable[[], int]) -> None:
     cuda.get_device_name, cuda.get_device_capability = says(NAME), says((8, 0))
     properties = {"name": NAME, "major": 8, "minor": 0, "multi_processor_count": 1, "warp_size": 32}
     cuda.get_device_properties = says(SimpleNamespace(**properties, is_integrated=False, total_memory=total))
-    cuda.mem_get_info = lambda *_: (max(total - memory(), 0), total)
-    cuda.memory_stats = lambda *_: dict.fromkeys(
-        ("allocated_bytes.all.current", "allocated_bytes.all.peak"), memory()
-    )
+    cuda.mem_get_info = says((total - held, total))
+    cuda.memory_stats = says({"allocated_bytes.all.current": held, "allocated_bytes.all.peak": held})
     cuda.memory_summary = says(f"{NAME}: there is no GPU memory\n")
     cuda.get_rng_state = lambda *_: torch.get_rng_state()
     cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
@@ -241,8 +217,6 @@ def _replace_half_precision() -> None:
     replace_call(torch.amp.autocast_mode.autocast, "__init__", autocast_off)
     for scaler in {getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler} - {None}:
         replace_call(scaler, "__init__", scaling_off)
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 4):
-        for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            replace_call(
-                optimizer, "__init__", without_fused
-            )  # fused kernels for the CPU came with torch 2.4
+    for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
+        # before torch 2.4 the CPU had none
+        replace_call(optimizer, "__init__", without_fused)

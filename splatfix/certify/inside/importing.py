@@ -1,4 +1,7 @@
-"""Imports of a trainer: actions after a module was imported, imports that fail, and placeholders for missing modules."""
+"""What a trainer imports and loads: what is done once a module is there, what fails, and what a rehearsal goes without.
+
+That is a missing module until it is used, weights from a server, and torch's refusal of files that the run itself wrote.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import pickle  # nosec B403 - for the name of its exception
 import re
 import sys
 import traceback
+from collections import OrderedDict
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -62,14 +67,12 @@ class AfterImport(importlib.abc.MetaPathFinder):
 class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Modules that are missing can be imported, so that what else stops the trainer comes up; using one fails as an import.
 
-    For missing modules it comes last among the finders: one that is there is never replaced. For those that are there and lack
-    a library of the system it comes first, with the reason.
+    It comes last among the finders: a module that is there is never replaced, unless it was found to lack a library.
     """
 
-    def __init__(self, names: Sequence[str], record: Record) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.names = dict.fromkeys(names, "")
         """With what the import of the module said, where it is there."""
-        self.record = record
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
@@ -79,9 +82,18 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
+    def take_place(self, top: str, why: str) -> None:
+        """Put a placeholder where a module is that cannot be loaded."""
+        for name in [item for item in sys.modules if item.partition(".")[0] == top]:
+            del sys.modules[name]
+        self.names[top] = why
+        sys.modules[top] = importlib.util.module_from_spec(
+            importlib.machinery.ModuleSpec(top, self, is_package=True)
+        )
+        self.exec_module(sys.modules[top])
+
     def exec_module(self, module: ModuleType) -> None:
         """Every name of it is a class that cannot be used."""
-        self.record.passed_over["placeholders"].append(module.__name__)
 
         def absent(name: str) -> Any:
             if name.startswith("__"):
@@ -112,11 +124,11 @@ class _Absent(type):
         return cls()
 
 
-def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
+def watch_imports(record: Record) -> None:
     """Write down every import that fails in a file of the checkout, whether or not the code goes on without it."""
-    original = builtins.__import__
-    unloadable = Placeholders((), record)
-    sys.meta_path.insert(0, unloadable)
+    original, configuration = builtins.__import__, record.configuration
+    placeholders = Placeholders(configuration["placeholders"])
+    sys.meta_path.append(placeholders)
 
     def failed(name: str, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"[:500]
@@ -136,13 +148,14 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
         except Exception as error:
             failed(name, error)
             top = name.partition(".")[0]
-            library = top in configuration["needed"] and _NO_LIBRARY.search(str(error))
-            if not library or top in unloadable.names:
+            lacks = _NO_LIBRARY.search(str(error))
+            if lacks is None or top not in configuration["needed"] or top in placeholders.names:
                 raise
-            unloadable.names[top] = f"{top} cannot be loaded: {library.group()}"
-            record.passed_over["unloadable"].append(unloadable.names[top])
-            for loaded in [item for item in sys.modules if item.partition(".")[0] == top]:
-                del sys.modules[loaded]
+            why = f"{top} cannot be loaded: {lacks.group()}"
+            library = lacks.group().partition(":")[0]
+            advice = f"Install the package of the system that brings {library} (apt-file search {library} names it)."
+            record.mend("library-missing", f"{why}: no such file.", advice)
+            placeholders.take_place(top, why)
             sys.path[:] = path  # cv2 puts its own folder in front, and with it a package called utils
             module = original(name, globals, locals, fromlist, level)
         for item in fromlist or ():
@@ -153,8 +166,56 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
         return module
 
     builtins.__import__ = watched
-    if configuration["placeholders"]:
-        sys.meta_path.append(Placeholders(configuration["placeholders"], record))
+
+
+def go_without(record: Record) -> None:
+    """Once torch is there: what it refuses to load, and what no server gives, stops no rehearsal.
+
+    torch 2.6 made ``weights_only=True`` the default. A file that this very run wrote is as safe as the trainer that wrote it, and
+    is loaded after all; any other stays refused, as torch wants it. The folders of ``written`` held nothing but files of the
+    checkout, by the same names, when the run began.
+    """
+    import torch
+
+    from splatfix.certify.inside.cuda_on_cpu import replace_call
+
+    roots = [os.path.join(os.path.realpath(folder), "") for folder in record.configuration["written"]]
+
+    def load_own(load: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(f, *args, **kwargs)
+        except pickle.UnpicklingError as error:
+            asked = "weights_only" in kwargs or not isinstance(f, (str, os.PathLike))
+            if asked or "Weights only load failed" not in str(error):
+                raise
+            path = os.path.realpath(f)
+            inside = [path[len(root) :] for root in roots if path.startswith(root)]
+            if not inside or os.path.exists(os.path.join(record.root, inside[0])):
+                raise
+            place = place_in(record.root, traceback.extract_stack())[0] or sys.argv[0]
+            record.mend(
+                "torch-load-pickles",
+                f"{place} loads {os.path.basename(path)}, which torch refuses without weights_only=False.",
+                "Give weights_only=False to that torch.load, if nobody else's files are loaded there.",
+            )
+            return load(f, *args, weights_only=False, **kwargs)
+
+    def download_or_not(download: Any, url: str, *args: Any, **kwargs: Any) -> Any:
+        # trainers load VGG or AlexNet for LPIPS when they start
+        try:
+            return download(url, *args, **kwargs)
+        except OSError as error:  # URLError is one
+            record.weights.append(f"{url}: {error}")
+            return OrderedDict()
+
+    def load_or_not(load: Any, model: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        if record.weights and len(state_dict) == 0:  # it keeps its random weights
+            return torch.nn.modules.module._IncompatibleKeys([], [])
+        return load(model, state_dict, *args, **kwargs)
+
+    replace_call(torch, "load", load_own)
+    replace_call(torch.hub, "load_state_dict_from_url", download_or_not)
+    replace_call(torch.nn.Module, "load_state_dict", load_or_not)
 
 
 def place_in(root: str, frames: Sequence[traceback.FrameSummary]) -> tuple[str, str]:

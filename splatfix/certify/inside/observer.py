@@ -4,6 +4,9 @@ Nothing of the trainer is edited. Hooked are imports, the functions and modules 
 there backward passes and optimizers (``training.py``). What was seen is ``observed-PID.json``: a record of the smoke trainer's
 form, and beside it what was passed over. It is written every few seconds and at the end, so that a killed trainer leaves what was
 seen till then.
+
+Staged as ``sitecustomize``, which Python imports in every interpreter that inherits PYTHONPATH: what a trainer starts is observed
+too. Nothing here stops a trainer: Python prints what a ``sitecustomize`` raises, and goes on.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import atexit
 import dataclasses
 import functools
 import glob
+import importlib.machinery
+import importlib.util
 import json
 import os
 import sys
@@ -20,7 +25,7 @@ import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Optional
 
-from smoke_trainer.record import Config, FailedImport, Implementation, Observer, TrainerError, TrainingRecord
+from smoke_trainer.record import Config, FailedImport, Implementation, TrainerError, TrainingRecord
 from splatfix.certify.inside import importing, loaded
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ class Record:
     """What was seen of this process, and where it is written."""
 
     def __init__(self, configuration: dict[str, Any]) -> None:
-        self.out = configuration["out"]
+        self.configuration, self.out = configuration, configuration["out"]
         self.root = os.path.join(os.path.abspath(configuration["checkout"]), "")
         self.training: Optional[Training] = None
         """From torch's import on."""
@@ -45,73 +50,65 @@ class Record:
         self.error: Optional[TrainerError] = None
         self.sh_degree: Optional[int] = None
         self.resolution: Optional[list[int]] = None
-        self.passed_over: dict[str, Any] = {
-            "placeholders": [],
-            "unloadable": [],
-            "weights": [],
-            "refused_loads": [],
-            "declared_operators": False,
-        }
+        self.mends: list[dict[str, str]] = []
+        """What the trainer was helped over: code, summary and advice of each."""
+        self.weights: list[str] = []
+        """Addresses of pretrained weights that could not be had, each with the reason."""
         self._pid = os.getpid()
         self._started = time.monotonic()
 
+    def mend(self, code: str, summary: str, advice: str) -> None:
+        """Add what the trainer was helped over, once."""
+        row = {"code": code, "summary": summary, "advice": advice}
+        if row not in self.mends:
+            self.mends.append(row)
+
     def not_observed(self) -> None:
-        """Write to ``inside.txt`` what is being handled, which kept a hook from being set; the trainer goes on without."""
-        with open(os.path.join(self.out, "inside.txt"), "a", encoding="utf-8") as file:
+        """Write to ``observer.log`` what is being handled, which kept a hook from being set; the trainer goes on without."""
+        with open(os.path.join(self.out, "observer.log"), "a", encoding="utf-8") as file:
             file.write(traceback.format_exc())
 
     def measured(self) -> TrainingRecord:
         """Return what was seen so far."""
-        fields: dict[str, Any] = {"iterations": 0, "seconds": {}}
+        fields: dict[str, Any] = {"iterations": 0, "seconds": {}, "implementations": self.implementations}
         if self.training is not None:
             fields = self.training.fields()
-        total = round(time.monotonic() - self._started, 3)
-        fields["seconds"]["total"] = total
-        groups = sorted(fields.get("gradients", ()))
+        torch = sys.modules.get("torch")
+        total = fields["seconds"]["total"] = round(time.monotonic() - self._started, 3)
         return TrainingRecord(
-            config=Config(strategy=_OWN, seed=_OWN, sh_degree=self.sh_degree, groups=groups),
+            config=Config(strategy=_OWN, seed=_OWN, sh_degree=self.sh_degree),
             resolution=self.resolution,
-            implementations=self.implementations,
-            versions={
-                "python": sys.version.split()[0],
-                "torch": getattr(sys.modules.get("torch"), "__version__", None),
-            },
+            versions={"python": sys.version.split()[0], "torch": getattr(torch, "__version__", None)},
             iterations_per_second=round(fields["iterations"] / max(total, 1e-3), 3) or None,
             failed_imports=self.failed_imports,
             error=self.error,
-            observer=Observer(started=True),
             **fields,
         )
 
     def write(self) -> None:
         """Write ``observed-PID.json``. A process that only forks off the trainer writes none."""
         if os.getpid() == self._pid:
-            document = {"argv": sys.argv, "record": dataclasses.asdict(self.measured()), **self.passed_over}
+            seen = dataclasses.asdict(self.measured())
+            document = {"argv": sys.argv, "record": seen, "mends": self.mends, "weights": self.weights}
             loaded.write_whole(os.path.join(self.out, f"observed-{self._pid}.json"), document)
 
 
-def start(record: Record, configuration: dict[str, Any]) -> None:
-    """Hook what is to be seen, as soon as it is imported."""
+def start(path: str) -> None:
+    """Hook what the configuration at ``path`` asks for, as soon as it is imported."""
+    with open(path, encoding="utf-8") as file:
+        configuration = json.load(file)
+    record = Record(configuration)
+    importing.watch_imports(record)
 
     def on_torch(_: ModuleType) -> None:
-        # all of these import torch
-        from smoke_trainer.memory import peak_rss
-        from splatfix.certify.inside import cuda_on_cpu, loads, training
+        from splatfix.certify.inside import cuda_on_cpu, training
 
         if configuration["cpu"]:
-            cuda_on_cpu.land(lambda: peak_rss() or 0)
-            loads.go_without(record.passed_over["weights"])
-        loads.collect_refused(record, configuration["written"])
+            cuda_on_cpu.land()
+            importing.go_without(record)
         record.training = training.Training(record, rehearsed=configuration["cpu"])
 
-    def on_vision(extension: ModuleType) -> None:
-        from splatfix.certify.inside import cuda_on_cpu
-
-        record.passed_over["declared_operators"] = cuda_on_cpu.declare_operators(extension)
-
     actions: dict[str, importing.Action] = {"torch": on_torch}
-    if configuration["cpu"]:
-        actions["torchvision.extension"] = on_vision
     actions.update({f"{name}.*": functools.partial(watch, record) for name in configuration["extensions"]})
     sys.meta_path.insert(0, importing.AfterImport(actions, record))
     ending = sys.excepthook
@@ -154,13 +151,13 @@ def watch(record: Record, module: ModuleType) -> None:
         def count(*args: Any, **kwargs: Any) -> Any:
             record.implementations[module.__name__] = row
             calls[name] = calls.get(name, 0) + 1
-            _read_settings(record, args)
-            if record.training is None or not name.lower().startswith(_DRAWS):
-                return function(*args, **kwargs)
-            record.training.phases.drawing()
-            drawn = function(*args, **kwargs)
-            record.training.phases.drawn()
-            return drawn
+            settings: Any = getattr(args[0], "raster_settings", None) if args else None
+            if hasattr(settings, "image_width"):  # of Inria's family
+                record.sh_degree = max(int(getattr(settings, "sh_degree", 0)), record.sh_degree or 0)
+                record.resolution = [int(settings.image_width), int(settings.image_height)]
+            if record.training is not None and name.lower().startswith(_DRAWS):
+                record.training.phases.draw()
+            return function(*args, **kwargs)
 
         return count
 
@@ -176,17 +173,6 @@ def watch(record: Record, module: ModuleType) -> None:
             setattr(module, name, counted(value, name))
 
 
-def _read_settings(record: Record, args: tuple[Any, ...]) -> None:
-    """Degree of the harmonics and size of the image, from the settings of a rasterizer of Inria's family."""
-    settings = getattr(args[0], "raster_settings", None) if args else None
-    degree = getattr(settings, "sh_degree", None)
-    if isinstance(degree, int):
-        record.sh_degree = max(degree, record.sh_degree or 0)
-    width, height = getattr(settings, "image_width", None), getattr(settings, "image_height", None)
-    if record.resolution is None and isinstance(width, int) and isinstance(height, int):
-        record.resolution = [width, height]
-
-
 def _is_dropin(file: Optional[str]) -> bool:
     """By the manifest beside the code, which what splatfix compiled has too: that is the stack's own code."""
     folder = os.path.dirname(file or "")
@@ -194,3 +180,23 @@ def _is_dropin(file: Optional[str]) -> bool:
         with open(manifest, encoding="utf-8") as opened:
             return bool(json.load(opened).get("kind") == "drop-in")
     return False
+
+
+def run_the_next() -> None:
+    """The environment's own ``sitecustomize``, which Python would have imported without ours."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    others = [path for path in sys.path if os.path.abspath(path or ".") != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    try:
+        if "SPLATFIX_INSIDE" in os.environ:
+            start(os.environ["SPLATFIX_INSIDE"])
+    finally:
+        run_the_next()

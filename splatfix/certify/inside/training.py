@@ -13,20 +13,12 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 
-from smoke_trainer.memory import resident
-from smoke_trainer.record import (
-    GaussianCounts,
-    GroupGradients,
-    Implementation,
-    Reached,
-    TrainLoss,
-)
-from smoke_trainer.updates import UpdateCheck
+from smoke_trainer.record import GaussianCounts, GroupGradients, Implementation, TrainLoss
+from smoke_trainer.updates import ReachCheck, UpdateCheck
 from splatfix.certify.inside.cuda_on_cpu import replace_call
 from splatfix.certify.inside.importing import file_of
 from splatfix.certify.inside.phases import Phases
@@ -42,7 +34,6 @@ FOLLOWED = frozenset((2, 10, 30, 100, 300, 1000, 3000, 10_000, 29_999))
 """Steps of an optimizer after which it is looked whether every group moved."""
 SMOOTHED_OVER = 10
 """Iterations at either end of a run, whose losses are averaged; as the smoke trainer's."""
-GIB = float(1 << 30)
 
 
 class Training:
@@ -55,10 +46,7 @@ class Training:
         self._counts: list[int] = []
         """Of the Gaussians, at each change."""
         self._groups: dict[str, dict[str, Any]] = {}
-        self._rows: Optional[int] = None
-        self._reached = Reached()
-        self._reached_rows: Optional[torch.Tensor] = None
-        self._reached_steps = 0
+        self._reached = ReachCheck()
         self._optimizers: list[Any] = []
         self._steps: Counter[type] = Counter()
         """By class of optimizer."""
@@ -69,10 +57,8 @@ class Training:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a record that the training fills in."""
-        counts, changes = (
-            GaussianCounts(),
-            [after - before for before, after in zip(self._counts, self._counts[1:])],
-        )
+        counts = GaussianCounts()
+        changes = [after - before for before, after in zip(self._counts, self._counts[1:])]
         if self._counts:
             counts = GaussianCounts(
                 initial=self._counts[0],
@@ -81,14 +67,20 @@ class Training:
                 added=sum(change for change in changes if change > 0),
                 removed=-sum(change for change in changes if change < 0),
             )
+        optimizers = {}
+        for kind, steps in self._steps.items():
+            file, sha256 = file_of(getattr(sys.modules.get(kind.__module__), "__file__", None))
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            optimizers[f"optimizer {name}"] = Implementation(name=name, file=file, sha256=sha256, calls=steps)
         return {
             "iterations": len(self._losses),
+            "implementations": {**self._record.implementations, **optimizers},
             "train_loss": TrainLoss(
                 _mean(self._losses[:SMOOTHED_OVER]), _mean(self._losses[-SMOOTHED_OVER:])
             ),
             "gaussians": counts,
             "gradients": {name: GroupGradients(**row) for name, row in self._groups.items()},
-            "reached": self._reached,
+            "reached": self._reached.summary(),
             "updates": self._updates.summary(),
             **self.phases.fields(),
         }
@@ -137,12 +129,6 @@ class Training:
         self._steps[kind] += 1
         if self._steps[kind] in FOLLOWED:
             self._updates.after()
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        row = self._record.implementations.get(f"optimizer {name}")
-        if row is None:
-            file, sha256 = file_of(getattr(sys.modules.get(kind.__module__), "__file__", None))
-            row = Implementation(name=name, file=file, sha256=sha256)
-        self._record.implementations[f"optimizer {name}"] = replace(row, calls=self._steps[kind])
 
     def _passed(self, root: torch.Tensor) -> None:
         """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""
@@ -154,20 +140,26 @@ class Training:
         groups: dict[str, list[torch.Tensor]] = {}
         for name, group in _named(alive):
             groups.setdefault(name, []).extend(group["params"])
-        before = self._rows
-        norms = {name: self._norm(name, params) for name, params in groups.items()}
-        if self._rows is not None and self._counts[-1:] != [self._rows]:
-            self._counts.append(self._rows)
+        # a degree of harmonics that is 0 leaves a group of no numbers
+        filled = {name: params for name, params in groups.items() if any(map(torch.numel, params))}
+        norms = {name: self._norm(name, params) for name, params in filled.items()}
+        positions = [params[0] for name, params in groups.items() if name.lstrip("_") in POSITIONS and params]
+        grown = False
+        if positions:
+            count = len(positions[0])
+            grown = bool(self._counts) and self._counts[-1] != count
+            if grown or not self._counts:
+                self._counts.append(count)
+            self._reached.add(positions[0].grad)
+        spent, held = self.phases.passed(grown=grown)
         line: dict[str, Any] = {
             "iteration": len(self._losses),
             "loss": loss,
-            "gaussians": self._rows,
-            "rss_gb": round((resident() or 0) / GIB, 4),
-            "ms": self.phases.passed(grown=before is not None and before != self._rows),
+            "gaussians": self._counts[-1] if self._counts else None,
+            "ms": spent,
             "gradients": norms,
+            **held,
         }
-        if self.phases.on_gpu:
-            line["vram_allocated_gb"] = round(int(torch.cuda.memory_allocated()) / GIB, 4)
         if self._lines is None:
             path = os.path.join(self._record.out, "metrics.jsonl")
             self._lines = open(path, "a", encoding="utf-8", buffering=1)
@@ -186,10 +178,6 @@ class Training:
             {"steps": 0, "zero_steps": 0, "none_steps": 0, "non_finite_steps": 0, "max": 0.0, "last_step": 0},
         )
         row["steps"] += 1
-        row["trained"] = any(param.requires_grad for param in params)
-        row["shape"] = [list(param.shape) for param in params][:4]
-        if name.lstrip("_") in POSITIONS and params:
-            self._reach(params[0])
         grads = [param.grad.detach() for param in params if param.grad is not None]
         if not grads:
             row["zero_steps"] += 1
@@ -210,20 +198,6 @@ class Training:
             row["last_step"] = len(self._losses)
             row["max"] = max(row["max"], norm)
         return norm
-
-    def _reach(self, positions: torch.Tensor) -> None:
-        """Gather which rows had a gradient, until their number changes."""
-        count = int(positions.shape[0])
-        if count != self._rows:
-            self._rows, self._reached_rows, self._reached_steps = count, None, 0
-        if positions.grad is None or positions.grad.is_sparse or not count:
-            return
-        rows = (positions.grad.detach() != 0).reshape(count, -1).any(dim=1)
-        if self._reached_rows is not None:
-            rows = rows | self._reached_rows
-        self._reached_rows = rows
-        self._reached_steps += 1
-        self._reached = Reached(float(rows.float().mean()), self._reached_steps)
 
 
 def _named(optimizers: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:

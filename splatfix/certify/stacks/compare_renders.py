@@ -16,21 +16,19 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
-from PIL import Image
 
-from smoke_trainer.data.images import FORMATS
+from smoke_trainer.data.images import decode, image_size
 from smoke_trainer.metrics import QualityMean
+from smoke_trainer.ply import read_vertices
 from smoke_trainer.report import write_preview
 from splatfix.kernels.ssim import fused_ssim
 
 MOST_PREVIEWS = 4
-_LONGEST_HEADER = 1 << 20
 
 
 def image(path: Path) -> torch.Tensor:
     """An image file as [3, H, W] in 0..1."""
-    pixels = np.asarray(Image.open(path, formats=FORMATS).convert("RGB"), dtype=np.float32) / 255.0
-    return torch.from_numpy(pixels).permute(2, 0, 1)
+    return decode(path, image_size(path))[:3].float() / 255.0
 
 
 def compare(
@@ -51,24 +49,11 @@ def compare(
     return asdict(replace(mean.result(), lpips_note="not measured")), digests, size
 
 
-def point_cloud(path: Path) -> dict[str, Any]:
-    """Rows, properties and non-finite values of a binary PLY file of float32 properties."""
-    with path.open("rb") as file:
-        head, end, _ = file.read(_LONGEST_HEADER).partition(b"end_header\n")
-    header = [line.split() for line in head.decode("ascii", "replace").splitlines()]
-    count = next(int(line[2]) for line in header if line[:2] == ["element", "vertex"])
-    kinds = [line[1] for line in header if line[:1] == ["property"]]
-    contents: dict[str, Any] = {"count": count, "properties": len(kinds), "non_finite": None}
-    if set(kinds) == {"float"} and ["format", "binary_little_endian", "1.0"] in header:
-        start = len(head) + len(end)
-        numbers = (path.stat().st_size - start) // 4
-        contents["whole"] = numbers == count * len(kinds)
-        contents["non_finite"] = 0
-        if numbers:
-            # not read into memory: some have gigabytes
-            values = np.memmap(path, "<f4", "r", start, (numbers,))
-            contents["non_finite"] = numbers - int(np.count_nonzero(np.isfinite(values)))
-    return contents
+def point_cloud(path: Path) -> Dict[str, int]:
+    """Count the vertices of a PLY file, and its values that are not finite; raises Damage for one that is not whole."""
+    columns = list(read_vertices(path).values())
+    non_finite = sum(int(np.count_nonzero(~np.isfinite(column))) for column in columns)
+    return {"count": len(columns[0]), "non_finite": non_finite}
 
 
 def rendered_pair(model: Path, views: str, iteration: int) -> Optional[Tuple[Path, Path]]:
@@ -86,9 +71,9 @@ def rendered_pair(model: Path, views: str, iteration: int) -> Optional[Tuple[Pat
 def main(model: Path, last: int, report: Path) -> Dict[str, Any]:
     """Compare the renderings after the first and the last iteration, and look into the point clouds; what cannot be read is left
     out, and of a point cloud has its error."""
-    answer: Dict[str, Any] = {"saves": {}}
     # images as they were rendered have no names: the digests of their pixels tell them apart
-    split: Dict[str, List[str]] = {"train": []}
+    split: Dict[str, List[str]] = {}
+    answer: Dict[str, Any] = {"saves": {}, "split": split}
     for name, views, iteration in (
         ("initial_heldout", "test", 1),
         ("training_views", "train", last),
@@ -99,9 +84,7 @@ def main(model: Path, last: int, report: Path) -> Dict[str, Any]:
             continue
         previews = report / "renders" / "heldout" if name == "heldout" else None
         with contextlib.suppress(Exception):
-            answer[name], split[views], size = compare(*pair, previews)
-            if name == "heldout":
-                answer.update(split=split, resolution=size)
+            answer[name], split[views], answer["resolution"] = compare(*pair, previews)
     for iteration in (1, last):
         path = min(model.glob(f"point_cloud/iteration_{iteration}/*.ply"), default=None)
         if path is not None:

@@ -1,31 +1,26 @@
-"""What a stack's own trainer needs before it runs: its script, its extensions, what to mend and to leave out, scene, threads."""
+"""What a stack's own trainer needs before it runs: its script, its extensions, what to mend and to leave out, threads."""
 
 import os
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from splatfix.certify.criteria.running import METRICS, RENDER
 from splatfix.certify.model import Mend
 from splatfix.certify.request import CertifyRequest
-from splatfix.certify.scenes import export_sample
-from splatfix.certify.stacks.subject import METRICS, PICKLES, RENDER, StackSubject
+from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks import run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, value_options
-from splatfix.core.words import counted
 from splatfix.facts.checkout import as_reached, find_trainers
 from splatfix.knowledge.breakages import breakages
 from splatfix.model import Checkout, Fact, Facts, Status
 
 ITERATIONS, GPU_ITERATIONS = 120, 1000
 """Without a GPU: the prototype's, after which each of six trainers had a loss below half of its first."""
-SAMPLE = "fruit"
-"""The bundled scene that is used without another: COLMAP's layout, a pinhole camera, 24 small views."""
-RESOLUTION = 128
-"""Pixels of width of a rehearsal on a scene of the user's."""
 STANDINS = frozenset({"torch_scatter"})
 """Compiled packages beside the splatting extensions that a rehearsal can do without."""
 THREADS = "OMP_NUM_THREADS"
@@ -120,7 +115,7 @@ def with_needs(subject: StackSubject, context: Context) -> StackSubject:
     facts = replace(context.facts, checkout=Fact(lacking, "files of the checkout"))
     codes = {record.check.code for record in breakages() if record.check and record.uses}
     # to checkpoints a training from the beginning does not come
-    checks = select(("imports-missing", *sorted(codes - {PICKLES})))
+    checks = select(("imports-missing", *sorted(codes - {"torch-load-pickles"})))
     mends = []
     for item in run_checks(replace(context, facts=facts), checks):
         # nor does it matter in scripts that one can do without, or in sources that a drop-in stands in for
@@ -137,29 +132,10 @@ def with_needs(subject: StackSubject, context: Context) -> StackSubject:
     )
 
 
-def with_scene(subject: StackSubject, folder: Path) -> StackSubject:
-    """Return the subject with the user's scene, or with a bundled one that is exported into ``folder``."""
-    request = subject.request
-    if request.scene is None:
-        scene = export_sample(SAMPLE, folder / "scenes")
-        return replace(subject, scene=scene, resolution=request.resolution or 1)
-    scene, images, resolution = Path(request.scene).absolute(), "", request.resolution
-    if not (scene / "images").is_dir():
-        images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")
-    if subject.rehearsed:
-        resolution = resolution or RESOLUTION
-    return replace(subject, scene=scene, images=images, resolution=resolution)
-
-
-def threads_for(facts: Facts, load: float | None = None) -> tuple[str, str]:
-    """Return the OMP_NUM_THREADS of a rehearsal, and why: the user's own; else by the cores that were idle in the last minute."""
-    if own := os.environ.get(THREADS):
-        return own, THREADS
+def threads_for(facts: Facts, load: float | None = None) -> str:
+    """Return the OMP_NUM_THREADS of a rehearsal: the user's own; else by the cores that were idle in the last minute."""
     cores = facts.machine.resources.cores or os.cpu_count() or 1
     if load is None:
-        load = 0.0
-        if hasattr(os, "getloadavg"):  # not on Windows
-            load = os.getloadavg()[0]
-    idle = max(0.0, cores - load)
-    threads = max(1, min(MOST_THREADS, int(idle / CORES_A_THREAD)))
-    return str(threads), f"{counted(cores, 'core')}, {idle:.1f} of them idle at the start"
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # not on Windows
+    threads = max(1, min(MOST_THREADS, int((cores - load) / CORES_A_THREAD)))
+    return os.environ.get(THREADS) or str(threads)

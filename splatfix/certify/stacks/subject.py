@@ -4,26 +4,22 @@ children of the target environment.
 On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on the CPU, drop-ins serve its extensions.
 """
 
-import json
 import shutil
-import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from msgspec import field
 
-from smoke_trainer.record import Observer, TrainerError, TrainingRecord
+from smoke_trainer.record import TrainingRecord
 from splatfix.certify.criteria.criterion import Training
-from splatfix.certify.criteria.running import METRICS as OF_METRICS
-from splatfix.certify.criteria.running import RENDERING
+from splatfix.certify.criteria.running import METRICS, RENDER
 from splatfix.certify.inside import loaded
 from splatfix.certify.model import Mend, SceneRun, TestedStack
-from splatfix.certify.monitor import SERIES, growth_of
 from splatfix.certify.report_folder import make_room
-from splatfix.certify.scenes import Suite, copy_scene
+from splatfix.certify.scenes import Suite, copy_scene, export_sample
 from splatfix.certify.staging import child_variables, stage, stage_inside
 from splatfix.certify.subject import Progress, Subject
 from splatfix.core.codec import from_json
@@ -38,21 +34,14 @@ from splatfix.knowledge.schedules import short_schedule, words_for
 from splatfix.model import Checkout, Facts
 from splatfix.model.option import Replacement
 
-RENDER, METRICS = "render.py", "metrics.py"
-PICKLES = "torch-load-pickles"
-"""Of the finding of a file of pickled objects that torch refuses."""
+SAMPLE = "fruit"
+"""The bundled scene that is used without another: COLMAP's layout, a pinhole camera, 24 small views."""
+RESOLUTION = 128
+"""Pixels of width of a rehearsal on a scene of the user's."""
 TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
 _COMPARING_TIMEOUT = 600.0
-_LOOKS_EVERY = 1.0
-"""Seconds between two looks at how far the training is."""
-_RECENT = 20
-"""Iterations that the speed is a mean of."""
-_TAIL = 1 << 16
-"""Bytes that hold as many lines, of some hundred bytes each."""
-_KEPT = {SERIES: SERIES, "inside.txt": "observer.log"}
-"""What the observer writes, and what it is called in the report."""
-_NAMES = {RENDER: RENDERING, METRICS: OF_METRICS}
-"""Of the scripts after the training, in criteria and errors."""
+_LOOKS_EVERY = 2.0
+"""Seconds between two looks at how far the training is, as often as the observer writes it."""
 
 
 class StackSubject(Subject, kw_only=True):
@@ -70,10 +59,7 @@ class StackSubject(Subject, kw_only=True):
     script: str
     """The trainer, a file below the checkout."""
     scene: Path = Path()
-    images: str = ""
-    """The name of the scene's folder of images, where that is not ``images``."""
-    resolution: int | None = None
-    """As the trainer is told to read them; None: as it likes."""
+    """A copy."""
     iterations: int
     mends: tuple[Mend, ...] = ()
     """What stops the trainer before its first step, and what else did and was passed over."""
@@ -89,15 +75,14 @@ class StackSubject(Subject, kw_only=True):
     """Modules of others that the checkout imports and cannot do without."""
     threads: str = ""
     """CPU threads of the trainer; "" on a GPU, where it takes as many as it likes."""
-    threads_because: str = ""
     arguments: tuple[str, ...] = ()
     """What follows the script."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of its processes."""
     weights: tuple[str, ...] = ()
     """Pretrained weights that could not be had, with the reason."""
     scripts: dict[str, Completed] = field(default_factory=dict)
-    """How render.py and metrics.py ended, by their names in criteria."""
-    script_errors: dict[str, TrainerError] = field(default_factory=dict)
-    """The exceptions that ended them, as the observer describes them."""
+    """How each that was run ended."""
 
     @property
     def rehearsed(self) -> bool:
@@ -162,7 +147,7 @@ class StackSubject(Subject, kw_only=True):
     @property
     def tested(self) -> TestedStack:
         """The trainer as a certificate names it, its training without the temporary folder."""
-        names = {str(self.scratch / self.scene.name): "SCENE", str(self.model): "MODEL"}
+        names = {str(self.scene): "SCENE", str(self.model): "MODEL"}
         shown = (names.get(word, word) for word in self.arguments)
         return TestedStack(
             name=self.name,
@@ -184,7 +169,7 @@ class StackSubject(Subject, kw_only=True):
             "stack": ", ".join(filter(None, (stack.name, stack.remote, stack.commit))),
             "training": stack.command.shell(windows=False),
             "drop-ins": ", ".join(stack.dropins),
-            "threads": f"{self.threads} ({self.threads_because})" if self.threads else "",
+            "threads": self.threads,
         }
         return {name: text for name, text in parts.items() if text}
 
@@ -205,30 +190,53 @@ class StackSubject(Subject, kw_only=True):
         if self.dropins is not None:
             self.own += (self.dropins,)
         self.memory_limit = facts.machine.resources.memory_total
-        copy = copy_scene(self.scene, scratch / self.scene.name)
-        arguments = ["--source_path", str(copy), "--model_path", str(self.model)]
+        resolution, images = self.request.resolution, ""
+        if self.request.scene is None:
+            self.scene, resolution = export_sample(SAMPLE, scratch), resolution or 1
+        else:
+            scene = Path(self.request.scene).absolute()
+            self.scene = copy_scene(scene, scratch / scene.name)
+            if not (scene / "images").is_dir():
+                images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")
+            if self.rehearsed:
+                resolution = resolution or RESOLUTION
+        arguments = ["--source_path", str(self.scene), "--model_path", str(self.model)]
         for name, setting in short_schedule().items():
             if name in options:
                 arguments += [options[name], *setting.words(self.iterations)]
-        if self.resolution is not None and "resolution" in options:
-            arguments += ["--resolution", str(self.resolution)]
-        if self.images and "images" in options:
-            arguments += ["--images", self.images]
-        if "port" in options:
-            # one that nobody listens on now: Inria's family opens it for a viewer
-            with socket.socket() as opened:
-                opened.bind(("127.0.0.1", 0))
-                arguments += ["--port", str(opened.getsockname()[1])]
+        if resolution is not None and "resolution" in options:
+            arguments += [options["resolution"], str(resolution)]
+        if images and "images" in options:
+            arguments += [options["images"], images]
+        if "port" in options:  # any that is free: Inria's family opens it for a viewer
+            arguments += [options["port"], "0"]
         self.arguments = (*arguments, *words_for(self.key), *self.request.train_arguments)
         make_room(self.out, self.scenes)
-        make_folder(self.report)
+        settings = {
+            "out": str(make_folder(self.report)),
+            "checkout": str(self.source),
+            "cpu": self.rehearsed,
+            "extensions": self.extensions,
+            "placeholders": self.placeholders,
+            "standins": self.standins,
+            # on a GPU no module is passed over that lacks a library
+            "needed": self.needed if self.rehearsed else (),
+            "written": [str(self.model), str(self.work)],
+        }
+        self.variables = {
+            **stage_inside(make_folder(scratch / "inside"), settings, self.dropins),
+            loaded.VARIABLE: str(self.loaded),
+        }
+        if self.threads:
+            self.variables["OMP_NUM_THREADS"] = self.threads
 
     def run(self, scene: str, progress: Progress) -> SceneRun:
         """Train, render, measure, and judge."""
-        done, observed = self._run_script(self.script, self.arguments, "trainer.log", progress)
+        observed = self._run_script(self.script, self.arguments, "trainer.log", progress)
+        done = self.scripts[self.script]
         if done.ok and (self.source / RENDER).is_file():
             self._render(progress)
-        rendered = RENDERING not in self.scripts or self.scripts[RENDERING].ok
+        rendered = RENDER not in self.scripts or self.scripts[RENDER].ok
         if done.ok and rendered and (self.source / METRICS).is_file():
             self._run_script(METRICS, ("-m", str(self.model)), "metrics.log", progress)
         record = self._record(observed, done, self._compare(progress))
@@ -246,72 +254,35 @@ class StackSubject(Subject, kw_only=True):
 
     def _run_script(
         self, script: str, arguments: tuple[str, ...], log: str, progress: Progress
-    ) -> tuple[Completed, dict[str, Any]]:
-        """Run one script of the checkout to its end; how it ended, and what was observed."""
-        where, trains = f"{self.scene.name}: {script}", script == self.script
+    ) -> dict[str, Any]:
+        """Run one script of the checkout to its end, and return what was observed."""
+        where = f"{self.scene.name}: {script}"
         progress(where, {})
-        out = make_folder(self.scratch / f"observed-{Path(script).stem}-{log}")
-        settings: dict[str, Any] = {
-            "out": str(out.resolve()),
-            "checkout": str(self.source),
-            "cpu": self.rehearsed,
-            "extensions": self.extensions,
-            "placeholders": self.placeholders,
-            "standins": self.standins,
-        }
-        if self.rehearsed:
-            # on a GPU nothing is passed over: no file that torch refuses to load, and no module that lacks a library
-            settings |= {"needed": self.needed, "written": [str(self.model), str(self.work)]}
-        variables = stage_inside(make_folder(self.scratch / "inside"), settings, self.dropins)
-        if self.threads:
-            variables["OMP_NUM_THREADS"] = self.threads
-        if self.loaded:
-            variables[loaded.VARIABLE] = str(self.loaded)
         looked = time.monotonic()
 
         def on_line(_: str) -> None:
             nonlocal looked
-            if trains and time.monotonic() - looked >= _LOOKS_EVERY:
+            if time.monotonic() - looked >= _LOOKS_EVERY:
                 looked = time.monotonic()
-                progress(where, latest(out / SERIES, self.iterations))
+                progress(where, latest(read_observed(self.report, script), self.iterations))
 
-        try:
-            done = self.runner.run(
-                [self.python, str(self.source / script), *arguments],
-                timeout=TIMEOUT if self.rehearsed else GPU_TIMEOUT,
-                env=variables,
-                cwd=self.work,
-                on_line=on_line,
-                log=self.report / log,
-            )
-        finally:
-            for name, copy in _KEPT.items():
-                if trains and (out / name).is_file():
-                    shutil.copyfile(out / name, self.report / copy)
-        observed = read_observed(out, script)
-        if trains:
-            progress(where, latest(out / SERIES, self.iterations))
-        else:
-            self.scripts[_NAMES[script]] = done
-            if not done.ok and (error := observed.get("record", {}).get("error")):
-                self.script_errors[_NAMES[script]] = from_json(TrainerError, error)
-        self._note(script, observed)
-        return done, observed
-
-    def _note(self, script: str, observed: Mapping[str, Any]) -> None:
-        """Keep what stopped a script and was passed over, each once."""
+        self.scripts[script] = self.runner.run(
+            [self.python, str(self.source / script), *arguments],
+            timeout=TIMEOUT if self.rehearsed else GPU_TIMEOUT,
+            env=self.variables,
+            cwd=self.work,
+            on_line=on_line,
+            log=self.report / log,
+        )
+        observed = read_observed(self.report, script)
+        progress(where, latest(observed, self.iterations))
+        # what stopped it and was passed over, each once
         weights = [f"{script}: {text}" for text in observed.get("weights", ())]
-        mends = []
-        for row in observed.get("refused_loads", ()):
-            summary = f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False."
-            advice = "Give weights_only=False to that torch.load, if nobody else's files are loaded there."
-            mends.append(Mend(PICKLES, summary, (say(advice),)))
-        for text in observed.get("unloadable", ()):
-            library = text.partition(": ")[2].partition(":")[0]
-            advice = f"Install the package of the system that brings {library} (apt-file search {library} names it)."
-            mends.append(Mend("library-missing", f"{text}: no such file.", (say(advice),)))
+        rows = observed.get("mends", ())
+        mends = [Mend(row["code"], row["summary"], (say(row["advice"]),)) for row in rows]
         self.weights = tuple(dict.fromkeys((*self.weights, *weights)))
         self.mends = tuple(dict.fromkeys((*self.mends, *mends)))
+        return observed
 
     def _render(self, progress: Progress) -> None:
         """Render the test views after the first iteration and the last, the training views after the last."""
@@ -321,8 +292,8 @@ class StackSubject(Subject, kw_only=True):
             if any(self.model.glob("point_cloud/iteration_1/*.ply")):
                 skip = [options[name] for name in ("skip_train", "skip_mesh") if name in options]
                 first = (*arguments, "--iteration", "1", *skip)
-                done, _ = self._run_script(RENDER, first, "render-first.log", progress)
-                if not done.ok:
+                self._run_script(RENDER, first, "render-first.log", progress)
+                if not self.scripts[RENDER].ok:
                     return
             arguments += ("--iteration", str(self.iterations))
         self._run_script(RENDER, arguments, "render.log", progress)
@@ -347,8 +318,6 @@ class StackSubject(Subject, kw_only=True):
         self, observed: Mapping[str, Any], done: Completed, compared: Mapping[str, Any]
     ) -> TrainingRecord:
         """What was observed of the training, what was compared of what it left, and the reservations."""
-        seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
-        record = from_json(TrainingRecord, {**seen, **compared})
         notes = []
         # what of a drop-in's face could not be read, and is taken for the usual
         for item in self.replacement.dropins:
@@ -357,20 +326,11 @@ class StackSubject(Subject, kw_only=True):
         if self.weights:
             lost = "; ".join(self.weights)
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
-        if observed.get("declared_operators"):
-            notes.append(
-                "torchvision's compiled part does not load beside this torch (operator torchvision::nms does not exist); "
-                "its operators were declared so that it imports, and none was run"
-            )
-        return replace(
-            record,
-            status="ok" if done.ok else "failed",
-            config=replace(record.config, iterations=self.iterations),
-            memory=replace(record.memory, growth=growth_of(self.report / SERIES)),
-            notes=notes,
-            script_errors=self.script_errors,
-            observer=Observer("record" in observed, observed["trouble"]),
-        )
+        seen = {"iterations": 0, "seconds": {"total": done.seconds}, **observed.get("record", {})}
+        seen |= {**compared, "status": "ok" if done.ok else "failed", "notes": notes}
+        seen["config"] = {**seen.get("config", {}), "iterations": self.iterations}
+        seen["observer"] = {"started": "record" in observed, "trouble": observed["trouble"]}
+        return from_json(TrainingRecord, seen)
 
 
 def read_observed(folder: Path, script: str) -> dict[str, Any]:
@@ -387,26 +347,14 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
         iterations = document.get("record", {}).get("iterations", 0)
         if Path(ran).name == Path(script).name and iterations >= most.get("record", {}).get("iterations", 0):
             most = document
-    return {**most, "trouble": as_text(read_start(folder / "inside.txt", MOST_TEXT))}
+    return {**most, "trouble": as_text(read_start(folder / "observer.log", MOST_TEXT))}
 
 
-def latest(path: Path, iterations: int) -> dict[str, Any]:
-    """Return the progress object of the last whole line of an observer's ``metrics.jsonl``; {} where there is none."""
-    try:
-        size = path.stat().st_size
-    except OSError:  # not yet there
+def latest(observed: Mapping[str, Any], iterations: int) -> dict[str, Any]:
+    """Return the progress object of what the observer has seen so far; {} before the first iteration."""
+    record = observed.get("record", {})
+    if not record.get("iterations"):
         return {}
-    lines = read_start(path, _TAIL, max(0, size - _TAIL)).split(b"\n")[:-1]
-    if size > _TAIL:
-        del lines[0]  # the end of one
-    rows = [json.loads(line) for line in lines[-_RECENT:]]
-    if not rows:
-        return {}
-    state = {"iterations": iterations}
-    for name in ("iteration", "loss", "gaussians", "rss_gb", "vram_allocated_gb"):
-        state[name] = rows[-1].get(name)
-    # the first has waited for the scene
-    spent = [sum(row["ms"].values()) / 1000 for row in rows if row["iteration"] > 1]
-    if sum(spent) > 0:
-        state["iterations_per_second"] = len(spent) / sum(spent)
-    return state
+    state = {"iteration": record["iterations"], "iterations": iterations}
+    state |= {"loss": record["train_loss"]["last"], "gaussians": record["gaussians"]["final"]}
+    return {**state, "iterations_per_second": record["iterations"] / max(record["seconds"]["train"], 1e-3)}

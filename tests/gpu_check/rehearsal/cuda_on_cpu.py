@@ -36,7 +36,7 @@ def land_on_cpu(torch: Any) -> None:
     about = json.loads(os.environ["SPLATFIX_REHEARSAL_GPU"])
     # by it our kernels are chosen: here they are emulated
     torch.Tensor.is_cuda = property(lambda tensor: False)
-    land(lambda: 0)
+    land()
 
     def count(*_: Any) -> int:
         """As CUDA does: up to the first that is none, and none where one comes twice."""
