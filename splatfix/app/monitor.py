@@ -15,7 +15,7 @@ from splatfix.report.forms import writes
 
 
 def monitor(
-    arguments: tuple[str, ...], out: Path, *, interval: float, tensorboard: bool, phases: bool, as_json: bool
+    arguments: tuple[str, ...], out: Path, *, interval: float, phases: bool, as_json: bool
 ) -> Result[Summary]:
     """Watch a running process, or a command started here, until it ends.
 
@@ -32,7 +32,7 @@ def monitor(
         raise SplatfixError.of("app.no-interval")
     if phases and arguments[0].isdigit():
         raise SplatfixError.of("app.phases-of-a-command")
-    summary = watch(arguments, out, interval=interval, tensorboard=tensorboard, phases=phases, quiet=as_json)
+    summary = watch(arguments, out, interval=interval, phases=phases, quiet=as_json)
     return Result("monitor", summary, summary.exit_code or 0)
 
 

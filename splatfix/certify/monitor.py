@@ -5,7 +5,6 @@ With ``--phases`` the Python of a command that is started loads the observer, an
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -14,9 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -230,20 +229,16 @@ def watch(
     folder: Path,
     *,
     interval: float = 1.0,
-    tensorboard: bool = False,
     phases: bool = False,
     quiet: bool = False,
     gpus: NvmlMeter | None = None,
 ) -> Summary:
     """Watch a command, or the process of an ID, until it ends (or Ctrl-C), and write ``metrics.jsonl`` and ``summary.json`` into
-    ``folder``, with ``tensorboard`` also event files; files of an earlier watch move to ``previous``.
+    ``folder``; files of an earlier watch move to ``previous``.
 
     Raises:
-        SplatfixError: ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch``, ``tensorboard-missing`` (3), or a
-            folder that cannot be written.
+        SplatfixError: ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch`` (3), or ``cannot-write``.
     """
-    if tensorboard and importlib.util.find_spec("tensorboard") is None:  # before anything is started
-        raise SplatfixError.of("certify.tensorboard-missing", executable=sys.executable)
     system, environment, command = System(), None, None
     began, first = time.monotonic(), arguments[0]
     of_process = first.isdigit() and not arguments[1:]
@@ -251,7 +246,7 @@ def watch(
         raise SplatfixError.of("certify.cannot-watch")
     if of_process and not alive(system, int(first)):
         raise SplatfixError.of("certify.no-such-process", pid=first)
-    set_aside(make_folder(folder), (SERIES, "summary.json", "tensorboard", "phases"))
+    set_aside(make_folder(folder), (SERIES, "summary.json", "phases"))
     with ExitStack() as stack:
         if phases:
             modules = {item.module.partition(".")[0] for item in DROPINS} | {"gsplat"}
@@ -274,13 +269,6 @@ def watch(
 
         meter = Meter(gpus or NvmlMeter(), system)
         series = stack.enter_context((folder / SERIES).open("wb", buffering=0))
-        board = None
-        if tensorboard:
-            # it works without TensorFlow and torch
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-            writer = EventFileWriter(str(folder / "tensorboard"), flush_secs=1)
-            board = stack.enter_context(closing(writer))
         written = True
         stack.enter_context(suppress(KeyboardInterrupt))  # it ends the watch of a process
         while not ended():
@@ -288,8 +276,6 @@ def watch(
             try:
                 if written:
                     series.write(f"{json.dumps(sample)}\n".encode())
-                    if board is not None:
-                        _add_to_board(board, sample, len(meter.samples))
             except OSError as error:  # a full disk ends the series, not the training
                 written = False
                 note = f"the series ends at {sample['seconds']:.0f} s: {error.strerror or error}"
@@ -309,19 +295,6 @@ def watch(
     summary = meter.summary(name, exit_code, time.monotonic() - began, folder, costs)
     write_json(folder / "summary.json", to_json(summary))
     return summary
-
-
-def _add_to_board(board: Any, sample: Sample, step: int) -> None:
-    """Add one value for each measurement, under the names of the trainer's own TensorBoard series."""
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary as Scalars
-
-    values = []
-    for name, value in sample.items():
-        if name != "seconds" and value is not None:
-            group = "memory" if name.endswith("_gb") else "load"
-            values.append(Scalars.Value(tag=f"{group}/{name}", simple_value=value))
-    board.add_event(Event(wall_time=time.time(), step=step, summary=Scalars(value=values)))
 
 
 def costs_of(out: Path) -> PhaseCosts | None:

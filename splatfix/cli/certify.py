@@ -69,7 +69,6 @@ def monitor(
     target: Annotated[list[str], option("monitor.target")],
     out: Annotated[Path, option("monitor.out", callback=folder_to_write)] = Path("splatfix-monitor"),
     interval: Annotated[float, option("monitor.interval")] = 1.0,
-    tensorboard: Annotated[bool, option("monitor.tensorboard")] = False,
     phases: Annotated[bool, option("monitor.phases")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -79,10 +78,7 @@ def monitor(
     """
     from splatfix.app import monitor as use_case
 
-    watched = use_case.monitor(
-        tuple(target), out, interval=interval, tensorboard=tensorboard, phases=phases, as_json=as_json
-    )
-    finish(watched, as_json)
+    finish(use_case.monitor(tuple(target), out, interval=interval, phases=phases, as_json=as_json), as_json)
 
 
 def divisors(text: str) -> tuple[int, ...]:
