@@ -90,7 +90,6 @@ class TrainConfig:
     densify: DensifyConfig = field(default_factory=DensifyConfig)
     checkpoint_every: int = 0  # 0: never
     resume: Optional[Path] = None
-    evaluate_every: int = 0  # 0: only before and after training
     json_progress: bool = False
     preset: Optional[str] = None
     stop_after: int = 0  # end there as a run of `iterations` would go on; 0: at its end

@@ -35,22 +35,17 @@ Show = Callable[[State], None]
 def show_progress(as_json: bool) -> Show:
     """A function that takes the state after each iteration.
 
-    It shows one every few seconds, and always the last one and new held-out PSNRs; all have the latest PSNR.
+    It shows one every few seconds, and always the last one.
     """
     shown_at = -math.inf
-    heldout: State = {}
 
     def show(state: State) -> None:
         nonlocal shown_at
         is_last = state["iteration"] == state["iterations"]
-        is_news = "heldout_psnr" in state or is_last
-        if "heldout_psnr" in state:
-            heldout["heldout_psnr"] = state["heldout_psnr"]
         now = time.monotonic()
-        if now - shown_at < EVERY and not is_news:
+        if now - shown_at < EVERY and not is_last:
             return
         shown_at = now
-        state = {**heldout, **state}
         if as_json:
             sys.stdout.write(json.dumps({**state, "event": "progress"}, default=asdict) + "\n")
             sys.stdout.flush()

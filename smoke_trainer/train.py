@@ -287,12 +287,12 @@ def train(config: TrainConfig, progress: Show = lambda state: None) -> TrainingR
 
 def _train_loop(run: Run, progress: Show) -> str:
     """All iterations; returns `ok` or `interrupted`."""
-    config, memory = run.config, run.monitor.memory
+    config = run.config
     if run.initial_quality is None:
         run.initial_quality = evaluate(run)
     run.seconds.update(train=0.0, warm_up=0.0)
     run.resumed_at = run.iteration
-    memory.enter("train")
+    run.monitor.memory.enter("train")
     with _interrupt() as interrupt:
         last = min(config.iterations, config.stop_after or config.iterations)
         while run.iteration < last and not interrupt.is_set():
@@ -307,11 +307,6 @@ def _train_loop(run: Run, progress: Show) -> str:
                 progress(_state(run))
             if config.checkpoint_every and run.iteration % config.checkpoint_every == 0:
                 checkpoint.save(run)
-            evaluates = config.evaluate_every and run.iteration % config.evaluate_every == 0
-            if evaluates and run.iteration < config.iterations:
-                quality = evaluate(run)
-                memory.enter("train")
-                progress(_state(run, heldout_psnr=quality.psnr))
     if interrupt.is_set():
         checkpoint.save(run)
     began = time.perf_counter()
