@@ -12,7 +12,7 @@ from smoke_trainer.record import Implementation
 from splatfix.certify import levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.criterion import Measure, Registered
-from splatfix.certify.environment import environment_of, idle_gpu, told_by_host
+from splatfix.certify.environment import environment_of, told_by_host
 from splatfix.certify.loaded_files import as_installed
 from splatfix.certify.model import (
     Certificate,
@@ -122,8 +122,7 @@ def write_certificate(
         diagnosis=tuple(diagnosis),
         stack=subject.tested,
     )
-    summary = summarize(subject.title, made, left_open)
-    return replace(made, summary=f"{summary} {idle_gpu(facts, device)}".rstrip())
+    return replace(made, summary=summarize(subject.title, made, left_open))
 
 
 def summarize(title: str, made: Certificate, left_open: Sequence[str]) -> str:
@@ -136,6 +135,8 @@ def summarize(title: str, made: Certificate, left_open: Sequence[str]) -> str:
     where = made.device
     if made.device == "cpu":
         where, told["Not verified"] = "the CPU", "CUDA and GPUs"
+        if idle := made.environment.get("other GPUs"):
+            told["Not used"] = f"{idle}, with torch {made.environment['torch']}"
     verdict = made.verdict.value.replace("-", " ")
     if made.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
         verdict = "passed"  # of a run level without training nothing is called certified
