@@ -18,20 +18,18 @@ from splatfix.certify.model import (
     Certificate,
     Comparison,
     Criterion,
-    KernelCheck,
     Outcome,
     SceneRun,
     Skipped,
     Verdict,
     reason_of,
-    vagueness,
 )
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.words import counted
+from splatfix.core.words import counted, grouped
 from splatfix.model import Facts, Finding, Status
 
 _OUTCOMES = {
@@ -40,6 +38,8 @@ _OUTCOMES = {
     Status.UNKNOWN: Outcome.UNDETERMINED,
 }
 """Of findings as criteria; any other failed."""
+
+NAMES_THE_FIX = "splatfix diagnose names the fix, and splatfix diagnose --explain with the code explains it."
 
 _EXTENSIONS_BUILT = Registered(
     code="extensions-built",
@@ -83,25 +83,19 @@ def write_certificate(
         diagnosis.append(_EXTENSIONS_BUILT.criterion(measure))
     found = diagnosed(findings) if level is not None else ()
     diagnosis += found
-    reasons = failures(diagnosis, kernels, runs, proof)
     # a certificate of a run level skips nothing of it
     if level is not None:
         left_open += [reason_of(item) for item in found if item.outcome is Outcome.UNDETERMINED]
         left_open += [f"not measured: {item.implementation}" for item in kernels if item.native_not_measured]
     if level == levels.FULL and subject.suite.data:
         left_open += [f"{name} was not trained" for name in PUBLIC_SCENES if name not in subject.scenes]
-    verdict = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
-    if reasons:
-        verdict = Verdict.NOT_CERTIFIED
-    elif left_open:
-        verdict = Verdict.UNDETERMINED
     done = [run.scene for run in runs]
     why = subject.not_run or "not trained to its end: the run did not come to its end"
     not_done = [Skipped(scene, why) for scene in subject.scenes if scene not in done]
     made = Certificate(
-        verdict=verdict,
+        verdict=Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED,
         summary="",
-        reasons=reasons,
+        reasons=(),
         suite=subject.suite.name,
         renderer=subject.renderer,
         device=device,
@@ -122,6 +116,10 @@ def write_certificate(
         diagnosis=tuple(diagnosis),
         stack=subject.tested,
     )
+    if reasons := reasons_of(made):
+        made = replace(made, verdict=Verdict.NOT_CERTIFIED, reasons=reasons)
+    elif left_open:
+        made = replace(made, verdict=Verdict.UNDETERMINED)
     return replace(made, summary=summarize(subject.title, made, left_open))
 
 
@@ -193,7 +191,7 @@ def diagnosed(findings: Sequence[Finding]) -> tuple[Criterion, ...]:
             continue
         outcome, advice, measured = _OUTCOMES.get(item.status, Outcome.FAILED), "", item.summary
         if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
-            advice = f"splatfix diagnose --explain {item.code} explains it; splatfix diagnose names the fix."
+            advice = NAMES_THE_FIX
         elif item.status is Status.WARN:
             measured = f"warning: {item.summary}"
         required = check_named(item.code).title
@@ -201,21 +199,8 @@ def diagnosed(findings: Sequence[Finding]) -> tuple[Criterion, ...]:
     return tuple(criteria)
 
 
-def failures(
-    diagnosis: Sequence[Criterion],
-    kernels: Sequence[KernelCheck],
-    runs: Sequence[SceneRun],
-    proof: Sequence[Rung],
-) -> tuple[str, ...]:
-    """Return why it is not certified, a line each: altered code and failed checks, kernels, then criteria with the scenes that
-    they failed in, the most specific first; where none failed, failed levels."""
-    reasons = [reason_of(item) for item in diagnosis if item.outcome is Outcome.FAILED]
-    reasons += [f"kernel {item.name}: {item.sentence}" for item in kernels if item.outcome is Outcome.FAILED]
-    failed = [(run.scene, item) for run in runs for item in run.failed]
-    scenes: dict[str, list[str]] = {}
-    for scene, item in sorted(failed, key=lambda pair: vagueness(pair[1])):
-        scenes.setdefault(reason_of(item), []).append(scene)
-    reasons += [f"{', '.join(names)}: {reason}" for reason, names in scenes.items()]
-    if not reasons:
-        reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
-    return tuple(reasons)
+def reasons_of(made: Certificate) -> tuple[str, ...]:
+    """Return why it is not certified, a line for each reason with the scenes it holds for."""
+    failed = [item for item in made.problems if item.criterion.outcome is Outcome.FAILED]
+    reasons = grouped(failed, lambda item: reason_of(item.criterion))
+    return tuple(f"{', '.join(item.where for item in items)}: {reason}" for reason, items in reasons.items())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, reason_of, vagueness
+from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, reason_of
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import TRAINING_NEEDS
@@ -125,7 +125,7 @@ def open_of(scenes: Sequence[SceneRun]) -> list[str]:
         if run.unreadable:
             texts.append(f"{run.scene} cannot be read (splatfix scenes check says what it lacks)")
         elif run.passed is None:
-            texts.append(f"{run.scene}: {reason_of(min(undetermined, key=vagueness))}".rstrip("."))
+            texts.append(f"{run.scene}: {reason_of(undetermined[0])}".rstrip("."))
     return texts
 
 

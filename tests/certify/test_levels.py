@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from splatfix.certify import Certificate, KernelCheck, Outcome, SceneRun, Suite
 from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import failures, prove, write_certificate
+from splatfix.certify.certificate import prove, write_certificate
 from splatfix.certify.environment import environment_of
 from splatfix.certify.levels import built_for, open_of
 from splatfix.certify.subject import SmokeSubject
@@ -114,7 +114,7 @@ def test_summary_claims_no_more_than_was_verified() -> None:
     ):
         assert said in made.summary and "Not verified: CUDA and GPUs. Not used: NVIDIA" in made.summary
         assert "Trained with: splatfix.kernels.rasterizer 0.1.0 torch-cpu, " in made.summary
-    assert refused.reasons[0].startswith("reproduces: figurine: psnr ")
+    assert refused.reasons[0].startswith("level: reproduces: figurine: psnr ")
 
 
 def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,11 +133,13 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     assert none and none.reached is None and "no CUDA extension" in none.shown_by
     assert built_for(KNOWN, (), "cpu") is None
     assert built_for(KNOWN, SM_120, "cuda") is None
-    assert failures((), (), (), (bad,)) == ("built: splat_probe; for sm_120, not run: no GPU was used",)
     # of a training the levels are, of what it did not call a line apart
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), targets=SM_120)
     told(Status.FAIL)
-    for runs, rung, reason in (((), (False, True), "built: "), ((RUN,), (None, False), "extensions-built: ")):
+    for runs, rung, reason in (
+        ((), (False, True), "level: built: "),
+        ((RUN,), (None, False), "diagnosis: extensions-built: "),
+    ):
         made = certificate(asked, KNOWN, runs)
         assert (made.proof[1].reached, made.proof[1].needed) == rung
         assert any(item.startswith(f"{reason}splat_probe") for item in made.reasons), made.reasons
