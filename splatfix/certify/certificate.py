@@ -30,6 +30,7 @@ from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted, grouped
+from splatfix.knowledge import Arch
 from splatfix.model import Facts, Finding, Status
 
 _OUTCOMES = {
@@ -68,19 +69,17 @@ def write_certificate(
     findings = run_checks(make_context(facts, Goal(device="" if device == "cpu" else device)))
     if device == "cpu":  # one that is not used refuses nothing
         findings = tuple(item for item in findings if not check_named(item.code).needs_gpu)
-    built_elsewhere = levels.built_for(facts, subject.request.targets, device)
     comparison = compare(runs, subject.baseline) if subject.baseline else None
     not_all = subject.not_run
     if under_way is not None:
         not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
     left_open = [not_all] if not_all else levels.open_of(runs)
-    proof = prove(subject, runs, findings, built_elsewhere, comparison, left_open)
+    proof = prove(subject, runs, findings, comparison, left_open)
     diagnosis: list[Criterion] = []
     if subject.loaded is not None and under_way is None:
         diagnosis.append(as_installed(facts, subject.loaded, subject.own, subject.python))
-    if runs and built_elsewhere:  # what is installed did not train: it stands apart from the levels
-        measure = Measure(built_elsewhere.reached, built_elsewhere.shown_by)
-        diagnosis.append(_EXTENSIONS_BUILT.criterion(measure))
+    if device == "cpu" and subject.request.targets:
+        diagnosis.append(extensions_built(facts, subject.request.targets))
     found = diagnosed(findings) if level is not None else ()
     diagnosis += found
     # a certificate of a run level skips nothing of it
@@ -155,25 +154,23 @@ def prove(
     subject: SmokeSubject | StackSubject,
     runs: Sequence[SceneRun],
     findings: Sequence[Finding],
-    built_elsewhere: Rung | None,
     comparison: Comparison | None,
     left_open: Sequence[str],
 ) -> tuple[Rung, ...]:
     """Return all levels, lowest first: of what trained, where anything did."""
     kernels = subject.kernels
-    if built_elsewhere and not runs:
-        of_extensions = built_elsewhere
-    else:
-        judged = findings
-        if of := subject.extensions:  # others in the environment say nothing of a stack
-            judged = [item for item in findings if item.subject.replace("-", "_").startswith(of)]
-        plain = bool(runs) and subject.renderer == "torch"
-        if plain:  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
-            judged = [item for item in judged if item.status is Status.FAIL]
-        # a drop-in has the name of an extension, and an engine in plain PyTorch
-        renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]
-        drew = bool(runs) and all((item.engine or "").startswith("torch-") for item in renderers)
-        of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
+    judged = findings
+    if of := subject.extensions:  # others in the environment say nothing of a stack
+        judged = [item for item in findings if item.subject.replace("-", "_").startswith(of)]
+    plain = bool(runs) and subject.renderer == "torch"
+    if (
+        plain
+    ):  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
+        judged = [item for item in judged if item.status is Status.FAIL]
+    # a drop-in has the name of an extension, and an engine in plain PyTorch
+    renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]
+    drew = bool(runs) and all((item.engine or "").startswith("torch-") for item in renderers)
+    of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
     rungs = [levels.resolved(findings, subject.device), of_extensions, levels.loads(kernels, runs)]
     if subject.rehearsed:
         rungs += [levels.trains(runs, left_open, RungName.REHEARSED), levels.computes(kernels)]
@@ -181,6 +178,18 @@ def prove(
     else:
         rungs += [levels.computes(kernels), levels.trains(runs, left_open)]
     return (*rungs, levels.reproduces(comparison, left_open))
+
+
+def extensions_built(facts: Facts, targets: Sequence[Arch]) -> Criterion:
+    """Judge installed extensions for GPUs that are not here, apart from the levels: none of them trained."""
+    findings = run_checks(make_context(facts, Goal(tuple(targets))))
+    # a drop-in that NVRTC would compile at its first call is not built
+    bad = levels.told(RungName.BUILT, findings, Status.FAIL, Status.WARN)
+    good = levels.told(RungName.BUILT, findings, Status.PASS)
+    met = False if bad else bool(good) or None
+    names = ", ".join(arch.sm for arch in targets)
+    shown = bad or good or "no CUDA extension was judged"
+    return _EXTENSIONS_BUILT.criterion(Measure(met, f"{shown}; for {names}, not run: no GPU was used"))
 
 
 def diagnosed(findings: Sequence[Finding]) -> tuple[Criterion, ...]:
