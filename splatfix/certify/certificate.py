@@ -142,11 +142,8 @@ def summarize(title: str, made: Certificate, left_open: Sequence[str]) -> str:
     if now := made.under_way:
         place = [now["where"], words(now, left=False)]
         after = f"after {len(made.scenes)} of {counted(now['scenes'], 'scene')}, in {' at '.join(filter(None, place))}."
-        if made.interrupted:
-            sentences.insert(0, f"Interrupted {after}")
-        else:
-            killed = "If no splatfix runs any more, it was killed."
-            sentences.insert(0, f"Not finished: written {after} {killed}")
+        ended = "Interrupted" if made.interrupted else "Not finished, or killed: written"
+        sentences.insert(0, f"{ended} {after}")
     return " ".join(sentences)
 
 
