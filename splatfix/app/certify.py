@@ -11,7 +11,7 @@ from splatfix.app.result import Result, show_message, target_python
 from splatfix.app.stored import NAME, read_stored
 from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
 from splatfix.certify import certify as train_and_judge
-from splatfix.certify.advice import way_out
+from splatfix.certify.certificate import NAMES_THE_FIX
 from splatfix.certify.criteria.running import MENDS
 from splatfix.certify.levels import TRAINS_FROM
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
@@ -24,7 +24,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, require
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import Step, run, value_options
+from splatfix.core.step import Step, run, say
 from splatfix.knowledge.published import Method
 from splatfix.model import Facts, Status
 from splatfix.plan import Case, Options, advised_options
@@ -131,20 +131,16 @@ def suggested_options(made: Certificate, facts: Facts) -> Options | None:
 
 
 def next_step(made: Certificate) -> Step | None:
-    """Return the way out of what failed here, else the diagnosis; training after a run level that trained nothing."""
-    argv, python = made.repeat.argv, None
-    if "--python" in argv:  # not in a container's
-        python = argv[argv.index("--python") + 1]
-    named = value_options({"--python": python})
+    """Return what to do about what failed first here; training after a run level that trained nothing."""
     if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:
         level = ("--level", str(TRAINS_FROM))
-        return run("splatfix", "certify", *level, *named, text="Next: test training")
-    first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)
-    steps_are_shown = first is not None and first.code == MENDS  # with the stack
-    if not _failed_here(made) or steps_are_shown:
+        return run("splatfix", "certify", *level, *made.python, text="Next: test training")
+    first = next((item.criterion for item in made.problems if item.criterion.advice), None)
+    if not _failed_here(made) or (first and first.code == MENDS):  # whose steps are shown with the stack
         return None
-    look = run("splatfix", "diagnose", *named, text="Next: look for the cause")
-    return way_out(made, python) or look
+    if first is None or first.advice == NAMES_THE_FIX:
+        return run("splatfix", "diagnose", *made.python, text="Next: look for the cause")
+    return say(f"Next: {first.advice}")
 
 
 def _failed_here(made: Certificate) -> bool:

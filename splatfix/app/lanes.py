@@ -10,8 +10,8 @@ from splatfix.app.interrupts import on_interrupt
 from splatfix.app.report import merge
 from splatfix.app.result import Result
 from splatfix.certify import report_lock
-from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
 from splatfix.containers import certify_in_container as certify_in_lane
+from splatfix.containers.certify import ContainerRequest as ContainerRequest  # built by the command line
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.knowledge.lanes import Lane, find_lane, load_lanes
 from splatfix.report.certificate import LaneCertificateDocument

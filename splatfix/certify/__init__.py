@@ -1,7 +1,7 @@
 """Runs the trainer and the kernel checks in the target environment and judges the outcome against written criteria."""
 
 from splatfix.certify.engine import Interrupted, certify, verify
-from splatfix.certify.environment import device_for, idle_gpu, renderer_for
+from splatfix.certify.environment import device_for, renderer_for
 from splatfix.certify.kernels import IMPLEMENTATIONS
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.certify.report_folder import make_room, report_lock

@@ -6,38 +6,13 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from smoke_trainer.record import TrainerError
-from splatfix.certify.model import CODE_AS_INSTALLED, Certificate, Criterion, Outcome
+from splatfix.certify.model import Criterion, Outcome
 from splatfix.core.runner import Completed
-from splatfix.core.step import Step, run, say, value_options
+from splatfix.core.step import Step
 from splatfix.explain import cause_of, explain_message
 
 # Other criteria fail by what was measured, which says itself what is wrong.
 _FAIL_BY_OUTPUT = ("training-finishes", "no-cuda-error")
-
-
-def way_out(made: Certificate, python: str | None) -> Step | None:
-    """Return what to do about altered files, else about the first failed kernel, else about the first failed criterion; None
-    where nothing of that failed."""
-    for item in made.diagnosis:
-        if item.code == CODE_AS_INSTALLED and item.outcome is Outcome.FAILED:
-            return say(f"Next: {item.advice}")
-    failed = next((item for item in made.kernels if item.outcome is Outcome.FAILED), None)
-    if failed is None:
-        advice = next((item.advice for scene in made.scenes for item in scene.failed if item.advice), "")
-        return say(f"Next: {advice}") if advice else None
-    module, environment = failed.implementation.partition(".")[0], value_options({"--python": python})
-    if not failed.imported:
-        text = f"Next: see what keeps {failed.implementation} from its import"
-        return run("splatfix", "diagnose", *environment, text=text)
-    if failed.kind == "native":
-        return run("splatfix", "install", "SOURCE", text=f"Next: install {module} anew from its source")
-    if failed.kind == "ours":
-        return say(
-            "Next: reinstall splatfix; torch's arithmetic is right, and its own kernels are not what they were."
-        )
-    package = module.replace("_", "-")
-    text = f"Next: put {package} back; where that changes nothing, sitecustomize or a .pth file changes it"
-    return run("splatfix", "install", "--repair", package, *environment, text=text)
 
 
 def explained(item: Criterion, output: str, ending: str) -> Criterion:

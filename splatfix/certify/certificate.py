@@ -12,26 +12,25 @@ from smoke_trainer.record import Implementation
 from splatfix.certify import levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.criterion import Measure, Registered
-from splatfix.certify.environment import environment_of, idle_gpu, told_by_host
+from splatfix.certify.environment import environment_of, told_by_host
 from splatfix.certify.loaded_files import as_installed
 from splatfix.certify.model import (
     Certificate,
     Comparison,
     Criterion,
-    KernelCheck,
     Outcome,
     SceneRun,
     Skipped,
     Verdict,
     reason_of,
-    vagueness,
 )
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
 from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.words import counted
+from splatfix.core.words import counted, grouped
+from splatfix.knowledge import Arch
 from splatfix.model import Facts, Finding, Status
 
 _OUTCOMES = {
@@ -40,6 +39,8 @@ _OUTCOMES = {
     Status.UNKNOWN: Outcome.UNDETERMINED,
 }
 """Of findings as criteria; any other failed."""
+
+NAMES_THE_FIX = "splatfix diagnose names the fix, and splatfix diagnose --explain with the code explains it."
 
 _EXTENSIONS_BUILT = Registered(
     code="extensions-built",
@@ -68,40 +69,32 @@ def write_certificate(
     findings = run_checks(make_context(facts, Goal(device="" if device == "cpu" else device)))
     if device == "cpu":  # one that is not used refuses nothing
         findings = tuple(item for item in findings if not check_named(item.code).needs_gpu)
-    built_elsewhere = levels.built_for(facts, subject.request.targets, device)
     comparison = compare(runs, subject.baseline) if subject.baseline else None
     not_all = subject.not_run
     if under_way is not None:
         not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
     left_open = [not_all] if not_all else levels.open_of(runs)
-    proof = prove(subject, runs, findings, built_elsewhere, comparison, left_open)
+    proof = prove(subject, runs, findings, comparison, left_open)
     diagnosis: list[Criterion] = []
     if subject.loaded is not None and under_way is None:
         diagnosis.append(as_installed(facts, subject.loaded, subject.own, subject.python))
-    if runs and built_elsewhere:  # what is installed did not train: it stands apart from the levels
-        measure = Measure(built_elsewhere.reached, built_elsewhere.shown_by)
-        diagnosis.append(_EXTENSIONS_BUILT.criterion(measure))
+    if device == "cpu" and subject.request.targets:
+        diagnosis.append(extensions_built(facts, subject.request.targets))
     found = diagnosed(findings) if level is not None else ()
     diagnosis += found
-    reasons = failures(diagnosis, kernels, runs, proof)
     # a certificate of a run level skips nothing of it
     if level is not None:
         left_open += [reason_of(item) for item in found if item.outcome is Outcome.UNDETERMINED]
         left_open += [f"not measured: {item.implementation}" for item in kernels if item.native_not_measured]
     if level == levels.FULL and subject.suite.data:
         left_open += [f"{name} was not trained" for name in PUBLIC_SCENES if name not in subject.scenes]
-    verdict = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
-    if reasons:
-        verdict = Verdict.NOT_CERTIFIED
-    elif left_open:
-        verdict = Verdict.UNDETERMINED
     done = [run.scene for run in runs]
     why = subject.not_run or "not trained to its end: the run did not come to its end"
     not_done = [Skipped(scene, why) for scene in subject.scenes if scene not in done]
     made = Certificate(
-        verdict=verdict,
+        verdict=Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED,
         summary="",
-        reasons=reasons,
+        reasons=(),
         suite=subject.suite.name,
         renderer=subject.renderer,
         device=device,
@@ -122,8 +115,11 @@ def write_certificate(
         diagnosis=tuple(diagnosis),
         stack=subject.tested,
     )
-    summary = summarize(subject.title, made, left_open)
-    return replace(made, summary=f"{summary} {idle_gpu(facts, device)}".rstrip())
+    if reasons := reasons_of(made):
+        made = replace(made, verdict=Verdict.NOT_CERTIFIED, reasons=reasons)
+    elif left_open:
+        made = replace(made, verdict=Verdict.UNDETERMINED)
+    return replace(made, summary=summarize(subject.title, made, left_open))
 
 
 def summarize(title: str, made: Certificate, left_open: Sequence[str]) -> str:
@@ -136,6 +132,8 @@ def summarize(title: str, made: Certificate, left_open: Sequence[str]) -> str:
     where = made.device
     if made.device == "cpu":
         where, told["Not verified"] = "the CPU", "CUDA and GPUs"
+        if idle := made.environment.get("other GPUs"):
+            told["Not used"] = f"{idle}, with torch {made.environment['torch']}"
     verdict = made.verdict.value.replace("-", " ")
     if made.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
         verdict = "passed"  # of a run level without training nothing is called certified
@@ -144,11 +142,8 @@ def summarize(title: str, made: Certificate, left_open: Sequence[str]) -> str:
     if now := made.under_way:
         place = [now["where"], words(now, left=False)]
         after = f"after {len(made.scenes)} of {counted(now['scenes'], 'scene')}, in {' at '.join(filter(None, place))}."
-        if made.interrupted:
-            sentences.insert(0, f"Interrupted {after}")
-        else:
-            killed = "If no splatfix runs any more, it was killed."
-            sentences.insert(0, f"Not finished: written {after} {killed}")
+        ended = "Interrupted" if made.interrupted else "Not finished, or killed: written"
+        sentences.insert(0, f"{ended} {after}")
     return " ".join(sentences)
 
 
@@ -156,25 +151,23 @@ def prove(
     subject: SmokeSubject | StackSubject,
     runs: Sequence[SceneRun],
     findings: Sequence[Finding],
-    built_elsewhere: Rung | None,
     comparison: Comparison | None,
     left_open: Sequence[str],
 ) -> tuple[Rung, ...]:
     """Return all levels, lowest first: of what trained, where anything did."""
     kernels = subject.kernels
-    if built_elsewhere and not runs:
-        of_extensions = built_elsewhere
-    else:
-        judged = findings
-        if of := subject.extensions:  # others in the environment say nothing of a stack
-            judged = [item for item in findings if item.subject.replace("-", "_").startswith(of)]
-        plain = bool(runs) and subject.renderer == "torch"
-        if plain:  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
-            judged = [item for item in judged if item.status is Status.FAIL]
-        # a drop-in has the name of an extension, and an engine in plain PyTorch
-        renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]
-        drew = bool(runs) and all((item.engine or "").startswith("torch-") for item in renderers)
-        of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
+    judged = findings
+    if of := subject.extensions:  # others in the environment say nothing of a stack
+        judged = [item for item in findings if item.subject.replace("-", "_").startswith(of)]
+    plain = bool(runs) and subject.renderer == "torch"
+    if (
+        plain
+    ):  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
+        judged = [item for item in judged if item.status is Status.FAIL]
+    # a drop-in has the name of an extension, and an engine in plain PyTorch
+    renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]
+    drew = bool(runs) and all((item.engine or "").startswith("torch-") for item in renderers)
+    of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
     rungs = [levels.resolved(findings, subject.device), of_extensions, levels.loads(kernels, runs)]
     if subject.rehearsed:
         rungs += [levels.trains(runs, left_open, RungName.REHEARSED), levels.computes(kernels)]
@@ -182,6 +175,18 @@ def prove(
     else:
         rungs += [levels.computes(kernels), levels.trains(runs, left_open)]
     return (*rungs, levels.reproduces(comparison, left_open))
+
+
+def extensions_built(facts: Facts, targets: Sequence[Arch]) -> Criterion:
+    """Judge installed extensions for GPUs that are not here, apart from the levels: none of them trained."""
+    findings = run_checks(make_context(facts, Goal(tuple(targets))))
+    # a drop-in that NVRTC would compile at its first call is not built
+    bad = levels.told(RungName.BUILT, findings, Status.FAIL, Status.WARN)
+    good = levels.told(RungName.BUILT, findings, Status.PASS)
+    met = False if bad else bool(good) or None
+    names = ", ".join(arch.sm for arch in targets)
+    shown = bad or good or "no CUDA extension was judged"
+    return _EXTENSIONS_BUILT.criterion(Measure(met, f"{shown}; for {names}, not run: no GPU was used"))
 
 
 def diagnosed(findings: Sequence[Finding]) -> tuple[Criterion, ...]:
@@ -192,7 +197,7 @@ def diagnosed(findings: Sequence[Finding]) -> tuple[Criterion, ...]:
             continue
         outcome, advice, measured = _OUTCOMES.get(item.status, Outcome.FAILED), "", item.summary
         if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
-            advice = f"splatfix diagnose --explain {item.code} explains it; splatfix diagnose names the fix."
+            advice = NAMES_THE_FIX
         elif item.status is Status.WARN:
             measured = f"warning: {item.summary}"
         required = check_named(item.code).title
@@ -200,21 +205,8 @@ def diagnosed(findings: Sequence[Finding]) -> tuple[Criterion, ...]:
     return tuple(criteria)
 
 
-def failures(
-    diagnosis: Sequence[Criterion],
-    kernels: Sequence[KernelCheck],
-    runs: Sequence[SceneRun],
-    proof: Sequence[Rung],
-) -> tuple[str, ...]:
-    """Return why it is not certified, a line each: altered code and failed checks, kernels, then criteria with the scenes that
-    they failed in, the most specific first; where none failed, failed levels."""
-    reasons = [reason_of(item) for item in diagnosis if item.outcome is Outcome.FAILED]
-    reasons += [f"kernel {item.name}: {item.sentence}" for item in kernels if item.outcome is Outcome.FAILED]
-    failed = [(run.scene, item) for run in runs for item in run.failed]
-    scenes: dict[str, list[str]] = {}
-    for scene, item in sorted(failed, key=lambda pair: vagueness(pair[1])):
-        scenes.setdefault(reason_of(item), []).append(scene)
-    reasons += [f"{', '.join(names)}: {reason}" for reason, names in scenes.items()]
-    if not reasons:
-        reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
-    return tuple(reasons)
+def reasons_of(made: Certificate) -> tuple[str, ...]:
+    """Return why it is not certified, a line for each reason with the scenes it holds for."""
+    failed = [item for item in made.problems if item.criterion.outcome is Outcome.FAILED]
+    reasons = grouped(failed, lambda item: reason_of(item.criterion))
+    return tuple(f"{', '.join(item.where for item in items)}: {reason}" for reason, items in reasons.items())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sys
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -41,16 +39,13 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
     missing = lacking(facts, needs)
     if not missing:
         return None
-    todo = [
+    choose = "Choose the environment of your splatting stack"
+    todo = (
         pip(facts, "install", *missing, text="Install them"),
-        run(
-            "splatfix", "certify", "--python", "FOLDER", text="Choose the environment of your splatting stack"
-        ),
-    ]
-    if python == sys.executable:  # splatfix's own environment is seldom the one that is meant
-        todo.reverse()
+        run("splatfix", "certify", "--python", "FOLDER", text=choose),
+    )
     problem = f"This environment lacks {', '.join(missing)}."
-    return Rejected.of("certify.prerequisites-missing", problem=problem, todo=tuple(todo))
+    return Rejected.of("certify.prerequisites-missing", problem=problem, todo=todo)
 
 
 def gpu_obstacle(device: str, facts: Facts) -> Rejected | None:
@@ -88,27 +83,8 @@ def device_for(device: str, facts: Facts) -> str:
     result, and no reason to use the CPU instead."""
     if device != AUTO:
         return device
-    if make_context(facts).visible_gpus and not _torch_lacks(facts):
-        return "cuda"
-    return "cpu"
-
-
-def idle_gpu(facts: Facts, device: str) -> str:
-    """One sentence on a GPU that is present and was not used; "" otherwise."""
-    gpus = make_context(facts).visible_gpus
-    if device != "cpu" or not gpus:
-        return ""
-    return f"The {gpus[0].name} was not used: {_torch_lacks(facts) or 'the device is cpu'}."
-
-
-def _torch_lacks(facts: Facts) -> str:
-    """Why torch cannot use an NVIDIA GPU; "" where it can."""
     torch = facts.environment.torch.value
-    if torch is None:
-        return "torch could not be read"
-    if torch.cuda:
-        return ""
-    return f"torch {torch.version} is a {torch.built_for} build"
+    return "cuda" if make_context(facts).visible_gpus and torch and torch.cuda else "cpu"
 
 
 class Host(Struct, frozen=True):
@@ -131,15 +107,25 @@ def told_by_host() -> Host:
 
 
 def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dict[str, str]:
-    """Name everything as a report shows it; what the trainer told of itself wins over what was found from outside."""
+    """Name everything as a report shows it; what the trainer told of itself wins over what was found from outside. Which GPU
+    ``device`` means is only certain where CUDA's own order is known, or all are alike."""
     interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
+    gpus, driver = facts.machine.gpus.value or (), facts.machine.driver.value
+    used, name = None, "none used" if gpus else "none"
+    if device != "cpu":
+        used = make_context(facts).gpu_of(device)
+        told = [run.record.machine.gpu for run in scenes if run.record.machine.gpu]
+        name = f"{next(iter(told), used.name if used else 'unknown')} ({device})"
     environment = {
         "splatfix": splatfix.__version__,
         "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
         "python": interpreter.version if interpreter else "unknown",
         "torch": torch.version if torch else "unknown",
-        **gpu_record(facts, device, scenes),
+        "GPU": name,
+        "driver": (driver.version or "unknown") if driver else "none",
     }
+    if others := [gpu.name for gpu in gpus if gpu != used]:
+        environment["other GPUs"] = ", ".join(others)
     for trained in scenes:
         machine = trained.record.machine
         if machine.cpu:
@@ -152,29 +138,3 @@ def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dic
     if container := told_by_host().container:
         environment["container"] = container
     return environment
-
-
-def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[str, str]:
-    """Describe the GPU that was used, by the name that torch told, else by NVML where it is certain which ``device`` means: not
-    between different GPUs, when CUDA's own order is not known. And the driver, and other GPUs."""
-    gpus = facts.machine.gpus.value or ()
-    used, record = None, {"GPU": "none used" if gpus else "none"}
-    if device != "cpu":
-        used = make_context(facts).gpu_of(device)
-        told = [run.record.machine.gpu for run in scenes if run.record.machine.gpu]
-        name = next(iter(told), used.name if used else "unknown")
-        record["GPU"] = f"{name} ({device})"
-    if used is not None:
-        if used.uuid:  # enough to tell two cards apart, and no serial number in a public report
-            record["GPU id"] = f"sha256:{hashlib.sha256(used.uuid.encode()).hexdigest()[:16]}"
-        if used.max_clocks:
-            record["GPU clocks"] = f"at most {used.max_clocks[0]} MHz, memory {used.max_clocks[1]} MHz"
-        if used.power_limit:
-            record["GPU power limit"] = f"{used.power_limit / 1000:g} W"
-            if used.default_power_limit:
-                record["GPU power limit"] += f" of {used.default_power_limit / 1000:g} W"
-    if others := [gpu.name for gpu in gpus if gpu != used]:
-        record["other GPUs"] = ", ".join(others)
-    driver = facts.machine.driver.value
-    record["driver"] = (driver.version or "unknown") if driver else "none"
-    return record

@@ -5,15 +5,11 @@ The run levels of ``certify --level`` are in the manner of ``dcgmi diag -r``: ea
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
-from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, reason_of, vagueness
-from splatfix.checks import check_named, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.certify.model import Comparison, KernelCheck, Outcome, SceneRun, reason_of
+from splatfix.checks import check_named
 from splatfix.context.commands import TRAINING_NEEDS
 from splatfix.core.proof import Rung, RungName
-from splatfix.knowledge import Arch
-from splatfix.model import Facts, Finding, Status
+from splatfix.model import Finding, Status
 
 RUN_LEVELS = {
     1: "the diagnosis. Nothing was computed: no kernel ran and no scene was trained",
@@ -30,39 +26,29 @@ NEEDS = {1: (), 2: ("torch",), 3: TRAINING_NEEDS, 4: TRAINING_NEEDS}
 
 def resolved(findings: Sequence[Finding], device: str) -> Rung:
     """Judge the lowest level by the findings for the GPU that ``device`` means."""
-    if bad := _told(RungName.RESOLVED, findings, Status.FAIL, Status.CRASH):
+    if bad := told(RungName.RESOLVED, findings, Status.FAIL, Status.CRASH):
         return Rung(RungName.RESOLVED, False, bad)
-    shown_by = _told(RungName.RESOLVED, findings, Status.PASS) or "Python and torch are installed"
+    shown_by = told(RungName.RESOLVED, findings, Status.PASS) or "Python and torch are installed"
     if device == "cpu":
         shown_by += "; on the CPU no GPU, driver or toolkit is asked for"
     return Rung(RungName.RESOLVED, True, shown_by)
 
 
-def _told(rung: RungName, findings: Sequence[Finding], *statuses: Status) -> str:
-    told = [item for item in findings if item.status in statuses and check_named(item.code).bears_on is rung]
-    return "; ".join(item.summary.rstrip(".") for item in told)
+def told(rung: RungName, findings: Sequence[Finding], *statuses: Status) -> str:
+    """Return what findings of these statuses say of a level."""
+    chosen = [
+        item for item in findings if item.status in statuses and check_named(item.code).bears_on is rung
+    ]
+    return "; ".join(item.summary.rstrip(".") for item in chosen)
 
 
-def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None:
-    """Whether the installed extensions carry code for GPUs that are not here; None where none were named, or one is used."""
-    if device != "cpu" or not targets:
-        return None
-    findings = run_checks(make_context(facts, Goal(tuple(targets))))
-    # a drop-in that NVRTC would compile at its first call is not built
-    rung = built(findings, bad=(Status.FAIL, Status.WARN))
-    names = ", ".join(arch.sm for arch in targets)
-    return replace(rung, shown_by=f"{rung.shown_by}; for {names}, not run: no GPU was used")
-
-
-def built(
-    findings: Sequence[Finding], *, plain: bool = False, bad: tuple[Status, ...] = (Status.FAIL,)
-) -> Rung:
+def built(findings: Sequence[Finding], *, plain: bool = False) -> Rung:
     """Judge extensions by the findings about them; ``plain`` says that all that ran was plain PyTorch."""
-    if failed := _told(RungName.BUILT, findings, *bad):
+    if failed := told(RungName.BUILT, findings, Status.FAIL):
         return Rung(RungName.BUILT, False, failed)
-    if good := _told(RungName.BUILT, findings, Status.PASS):
+    if good := told(RungName.BUILT, findings, Status.PASS):
         return Rung(RungName.BUILT, True, good)
-    if later := _told(RungName.BUILT, findings, Status.WARN):  # it is built at its first call
+    if later := told(RungName.BUILT, findings, Status.WARN):  # it is built at its first call
         return Rung(RungName.BUILT, None, later)
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
@@ -125,7 +111,7 @@ def open_of(scenes: Sequence[SceneRun]) -> list[str]:
         if run.unreadable:
             texts.append(f"{run.scene} cannot be read (splatfix scenes check says what it lacks)")
         elif run.passed is None:
-            texts.append(f"{run.scene}: {reason_of(min(undetermined, key=vagueness))}".rstrip("."))
+            texts.append(f"{run.scene}: {reason_of(undetermined[0])}".rstrip("."))
     return texts
 
 

@@ -58,15 +58,6 @@ def reason_of(item: Criterion) -> str:
 
 CODE_AS_INSTALLED = "code-as-installed"
 """The criterion that other code ran than was installed, which explains what failed besides."""
-_LEARNED = ("loss-falls", "held-out-psnr-rises", "held-out-quality", "gaussians-reached", "training-repeats")
-"""What everything else decides: these fail with many others."""
-_RESOURCES = ("evaluation-memory", "memory-growth", "memory-utilisation", "memory-spill", "time-by-phase")
-"""Where only these fail, all was learned that had to be."""
-
-
-def vagueness(item: Criterion) -> int:
-    """The order of causes: what many faults lead to comes after what only one does."""
-    return 2 if item.code in _RESOURCES else int(item.code in _LEARNED)
 
 
 class KernelCheck(Struct, frozen=True):
@@ -106,6 +97,22 @@ class KernelCheck(Struct, frozen=True):
                 parts.append(f"{quantity} off by {error:.2g}, allowed {allowed:.2g}")
         return f"{name}: {'; '.join(filter(None, [*parts, self.detail])) or 'not a number'}"
 
+    def advice(self, python: tuple[str, ...]) -> str:
+        """What to do where it failed; ``python`` is the option that names its environment."""
+        module = self.implementation.partition(".")[0]
+        package = module.replace("_", "-")
+        if not self.imported:
+            look = Command(("splatfix", "diagnose", *python)).shell(windows=False)
+            return f"See what keeps {self.implementation} from its import: {look}"
+        if self.kind == "native":
+            return f"Install {module} anew from its source: splatfix install SOURCE"
+        if self.kind == "ours":
+            return (
+                "Reinstall splatfix: torch's arithmetic is right, and its own kernels are not what they were."
+            )
+        repair = Command(("splatfix", "install", "--repair", package, *python)).shell(windows=False)
+        return f"Put {package} back; where that changes nothing, sitecustomize or a .pth file changes it: {repair}"
+
     @property
     def native_not_measured(self) -> bool:
         """An installed extension that is not proven: it needs a GPU, or splatfix has no reference or no call for it."""
@@ -117,6 +124,7 @@ class SceneRun(Struct, frozen=True):
 
     scene: str
     criteria: tuple[Criterion, ...]
+    """What only one fault leads to comes before what many lead to."""
     seconds: float
     record: TrainingRecord = field(default_factory=TrainingRecord, name="result")
     """What the trainer recorded, its ``result.json``; without iterations where there is none."""
@@ -129,8 +137,8 @@ class SceneRun(Struct, frozen=True):
 
     @property
     def failed(self) -> tuple[Criterion, ...]:
-        """Those that failed, the most specific first."""
-        return tuple(item for item in sorted(self.criteria, key=vagueness) if item.outcome is Outcome.FAILED)
+        """Those that failed."""
+        return tuple(item for item in self.criteria if item.outcome is Outcome.FAILED)
 
     @property
     def passed(self) -> bool | None:
@@ -224,6 +232,22 @@ class TestedStack(Struct, frozen=True):
     """Pretrained weights that could not be had, with the reason; a network kept its random ones."""
 
 
+class Problem(Struct, frozen=True):
+    """One reason why a certificate is not one of success."""
+
+    kind: str
+    """``diagnosis``, ``kernel``, ``criterion``, ``level``, ``scene`` or ``run``."""
+    where: str
+    """The scene; its kind for what is no scene's."""
+    criterion: Criterion
+    """What failed or could not be judged. Its code is that of the criterion or finding, the name of a kernel or level, or
+    ``interrupted``, ``unfinished``."""
+
+
+def _problem(kind: str, code: str, measured: str, outcome: Outcome, advice: str = "") -> Problem:
+    return Problem(kind, kind, Criterion(code, outcome, measured, required="", advice=advice))
+
+
 class Certificate(Struct, frozen=True):
     """The outcome of one certification."""
 
@@ -265,6 +289,12 @@ class Certificate(Struct, frozen=True):
     """The trainer, where it was a stack's own and not splatfix's."""
 
     @property
+    def python(self) -> tuple[str, ...]:
+        """The option that names the environment; () in a container."""
+        argv = self.repeat.argv
+        return ("--python", argv[argv.index("--python") + 1]) if "--python" in argv else ()
+
+    @property
     def notes(self) -> tuple[Skipped, ...]:
         """Reservations: those of each scene, and warnings of the diagnosis."""
         warnings = (item for item in self.diagnosis if item.outcome is Outcome.NOT_MEASURED)
@@ -277,3 +307,31 @@ class Certificate(Struct, frozen=True):
     def unreadable(self) -> tuple[Skipped, ...]:
         """Scenes that could not be read, with the loader's error."""
         return tuple(Skipped(run.scene, run.unreadable) for run in self.scenes if run.unreadable)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Why it is none of success: what failed, that it did not come to its end, then what could not be judged. Altered code
+        before a wrong kernel, for either may be the cause of all that follows; a level fails by what it consists of, and only
+        without that it speaks for itself."""
+        judged = [Problem("diagnosis", "diagnosis", item) for item in self.diagnosis]
+        for kernel in self.kernels:
+            judged.append(
+                _problem("kernel", kernel.name, kernel.sentence, kernel.outcome, kernel.advice(self.python))
+            )
+        for run in self.scenes:
+            judged += [Problem("criterion", run.scene, item) for item in run.criteria]
+            if run.unreadable:
+                judged.append(_problem("scene", "scene-readable", run.unreadable, Outcome.UNDETERMINED))
+        failed = [item for item in judged if item.criterion.outcome is Outcome.FAILED]
+        for rung in () if failed else self.proof:
+            if rung.reached is False:
+                failed.append(_problem("level", rung.name.value, rung.shown_by, Outcome.FAILED))
+        ended = []
+        for code in ("interrupted", "unfinished"):
+            if getattr(self, code):
+                ended.append(_problem("run", code, self.summary, Outcome.UNDETERMINED, "run it again"))
+        open_ones = [item for item in judged if item.criterion.outcome is Outcome.UNDETERMINED]
+        found = [*failed, *ended, *open_ones]
+        if self.verdict is Verdict.UNDETERMINED and not found:
+            found.append(_problem("run", "no-reason-recorded", self.summary, Outcome.UNDETERMINED))
+        return found

@@ -36,18 +36,3 @@ class CertifyRequest(Struct, frozen=True, kw_only=True):
     """What rasterizers that no table lists give back, in order: ``color,radii,depth``."""
     train_arguments: tuple[str, ...] = ()
     """The user's own, for train.py."""
-
-
-class ContainerRequest(Struct, frozen=True, kw_only=True):
-    """Of ``certify --container``: what to certify inside which lanes; what is left out is the lane's own."""
-
-    lanes: tuple[str, ...]
-    out: Path = Path("splatfix-report")
-    """With several lanes, each has its folder in it."""
-    suite: str | None = None
-    targets: tuple[Arch, ...] = ()
-    """That extensions are built for."""
-    repo: Path | None = None
-    """A stack's checkout: its extensions are built where the lane has a toolkit, and its trainer is run."""
-    extensions: tuple[str, ...] = ()
-    """Source folders of extensions."""

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from splatfix.certify.environment import device_for, gpu_obstacle, packages_obst
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.levels import FULL, FULL_ITERATIONS, NEEDS, TRAINS_FROM
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, TestedStack
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.scenes import Suite, data_suite, sample_suite
@@ -72,21 +72,6 @@ class Subject(Struct, kw_only=True):
     """An earlier certificate to compare with, or published figures."""
 
     @property
-    def rehearsed(self) -> bool:
-        """It is a stack's own trainer on the CPU, which reaches the rung of that name."""
-        return False
-
-    @property
-    def tested(self) -> TestedStack | None:
-        """The stack's trainer; None of splatfix's own."""
-        return None
-
-    @property
-    def valid_for(self) -> Mapping[str, str]:
-        """What the certificate is valid for besides versions and hardware."""
-        return {}
-
-    @property
     def out(self) -> Path:
         """The report's folder."""
         return self.request.out.absolute()
@@ -116,6 +101,10 @@ class SmokeSubject(Subject, kw_only=True):
     """Puts trainer and kernels into a folder and returns the PYTHONPATH entry."""
     variables: Mapping[str, str] = {}
     """Of its processes."""
+    # what a stack's own trainer has
+    rehearsed: ClassVar[bool] = False
+    tested: ClassVar[None] = None
+    valid_for: ClassVar[Mapping[str, str]] = {}
 
     @property
     def title(self) -> str:

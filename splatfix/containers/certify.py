@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.certify import make_room
 from splatfix.certify.environment import Host
-from splatfix.certify.request import ContainerRequest
 from splatfix.containers.engine import connect, require_gpu
 from splatfix.containers.image import CHECKOUT, OWN, ImageRecipe, build_image
 from splatfix.containers.packages import pip_settings
@@ -18,7 +18,23 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import Runner
 from splatfix.core.step import Command, run, say, target_options, value_options
+from splatfix.knowledge import Arch
 from splatfix.knowledge.lanes import GpuNeed, Lane, ToolkitFrom
+
+
+class ContainerRequest(Struct, frozen=True, kw_only=True):
+    """What ``certify --container`` was asked for: what to certify inside which lanes; what is left out is the lane's own."""
+
+    lanes: tuple[str, ...]
+    out: Path = Path("splatfix-report")
+    """With several lanes, each has its folder in it."""
+    suite: str | None = None
+    targets: tuple[Arch, ...] = ()
+    """That extensions are built for."""
+    repo: Path | None = None
+    """A stack's checkout: its extensions are built where the lane has a toolkit, and its trainer is run."""
+    extensions: tuple[str, ...] = ()
+    """Source folders of extensions."""
 
 
 def certify_in_container(

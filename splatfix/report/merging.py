@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.certify.model import Certificate, Verdict
+from splatfix.certify.model import Certificate, Problem, Verdict
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import Unread
 from splatfix.core.step import Step, run, say
@@ -20,7 +20,7 @@ from splatfix.report.console import escape, marked, pairs, prose, section, show_
 from splatfix.report.forms import writes
 from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.templates import fill_in, page
-from splatfix.report.view import SUCCESS, VERDICTS, Problem, problems_of
+from splatfix.report.view import SUCCESS, VERDICTS
 
 _COLUMNS = ("file", "sha256", "verdict", "issued", "gpu", "driver", "torch", "stack", "suite", "problem")
 
@@ -74,7 +74,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
     kind: str
     code: str
-    """Of the problem that comes first; see :class:`splatfix.report.view.Problem`."""
+    """Of the problem that comes first; see :class:`splatfix.certify.model.Problem`."""
     means: str
     """What the problem means in practice; "" where no certificate says."""
     measured: str
@@ -177,7 +177,7 @@ def summary_of(
     file: str, link: str, certificate: Certificate, options: Options | None, sha256: str = ""
 ) -> Summary:
     """Return what merging keeps of a certificate; ``options`` are what a diagnosis of the same environment advised."""
-    problems, problem = problems_of(certificate), ""
+    problems, problem = certificate.problems, ""
     fix: tuple[Step, ...] = ()
     for first in problems[:1]:
         problem = f"{first.kind} {first.criterion.code}"

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from msgspec import Struct
-
 from smoke_trainer.record import Config, TrainingRecord
-from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Verdict, vagueness
+from splatfix.certify.model import Certificate, Criterion, Outcome, Problem, SceneRun, Verdict
 from splatfix.core.toml import table_beside
 from splatfix.core.words import few, grouped
 from splatfix.report import comparison
@@ -47,57 +45,9 @@ SPREAD = {"PSNR": 0.045, "SSIM": 0.021}
 """How far runs of the quick suite with one seed lay apart, relative: tests/records/seed_spread.json."""
 
 
-class Problem(Struct, frozen=True):
-    """One reason why a certificate is not one of success."""
-
-    kind: str
-    """``diagnosis``, ``kernel``, ``criterion``, ``level``, ``scene`` or ``run``."""
-    where: str
-    """The scene; its kind for what is no scene's."""
-    criterion: Criterion
-    """What failed or could not be judged. Its code is that of the criterion or finding, the name of a kernel or level, or
-    ``interrupted``, ``unfinished``."""
-
-
-def problems_of(certificate: Certificate) -> list[Problem]:
-    """Return why it is not certified, or undetermined: altered code, wrong kernels, failed criteria, failed levels, that it did
-    not come to its end, then what could not be judged; the most specific first. Nothing for a certificate of success."""
-    if certificate.verdict in SUCCESS:
-        return []
-    # altered code, then a wrong kernel: either may be the cause of all that follows
-    judged = [Problem("diagnosis", "diagnosis", item) for item in certificate.diagnosis]
-    for kernel in certificate.kernels:
-        judged.append(_problem("kernel", kernel.name, kernel.sentence, kernel.outcome))
-    criteria = [Problem("criterion", run.scene, item) for run in certificate.scenes for item in run.criteria]
-    judged += sorted(criteria, key=lambda item: vagueness(item.criterion))
-    for run in certificate.scenes:
-        if run.unreadable:
-            judged.append(_problem("scene", "scene-readable", run.unreadable, Outcome.UNDETERMINED))
-    ended = [
-        _problem("level", rung.name.value, rung.shown_by)
-        for rung in certificate.proof
-        if rung.reached is False
-    ]
-    for code in ("interrupted", "unfinished"):
-        if getattr(certificate, code):
-            ended.append(_problem("run", code, certificate.summary, advice="run it again"))
-    failed = [item for item in judged if item.criterion.outcome is Outcome.FAILED]
-    open_ones = [item for item in judged if item.criterion.outcome is Outcome.UNDETERMINED]
-    unknown = _problem("run", "no-reason-recorded", certificate.summary, Outcome.UNDETERMINED)
-    return [*failed, *ended, *open_ones] or [unknown]
-
-
-def _problem(
-    kind: str, code: str, measured: str, outcome: Outcome = Outcome.FAILED, advice: str = ""
-) -> Problem:
-    return Problem(kind, kind, Criterion(code, outcome, measured, required="", advice=advice))
-
-
 def what_to_do(certificate: Certificate) -> dict[str, list[Problem]]:
     """Return the problems by what to do about them, "" where only a diagnosis can tell."""
-    problems = [item for item in problems_of(certificate) if item.kind != "run"]
-    # a level fails by what it consists of; only without that it speaks for itself
-    problems = [item for item in problems if item.kind != "level"] or problems
+    problems = [item for item in certificate.problems if item.kind != "run"]
     return grouped(problems, lambda item: item.criterion.advice)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from splatfix.app.lanes import certify_in_container
-from splatfix.certify.request import ContainerRequest
+from splatfix.containers.certify import ContainerRequest
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import say
 from splatfix.knowledge.lanes import Lane

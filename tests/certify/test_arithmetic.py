@@ -49,7 +49,9 @@ class WrongTorch(RecordedTrainer):
 def test_nothing_runs_on_a_torch_that_is_wrong(tmp_path: Path, known: Facts) -> None:
     made = certify(subject(SHORT, tmp_path), known, runner=WrongTorch())
     assert made.verdict is Verdict.NOT_CERTIFIED and not made.scenes
-    assert made.reasons == ("kernel arithmetic: torch 2.9: value off by 1, allowed 0; sort of 1107 numbers",)
+    assert made.reasons == (
+        "kernel: arithmetic: torch 2.9: value off by 1, allowed 0; sort of 1107 numbers.",
+    )
     first, *others = made.kernels
     assert first.outcome is Outcome.FAILED and len(others) >= 4
     assert {item.outcome for item in others} == {Outcome.NOT_MEASURED}

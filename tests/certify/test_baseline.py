@@ -206,6 +206,6 @@ def test_a_certificate_held_against_published_figures(
     found = certify(request, facts=known, runner=trainer)
     assert trainer.calls[0][trainer.calls[0].index("--strategy") + 1] == "default"
     assert not failed_criteria(found) and found.verdict is verdict
-    assert [reason.partition(":")[0] for reason in found.reasons] == (
-        ["reproduces"] if verdict is Verdict.NOT_CERTIFIED else []
+    assert [reason[:17] for reason in found.reasons] == (
+        ["level: reproduces"] if verdict is Verdict.NOT_CERTIFIED else []
     )

@@ -3,14 +3,16 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import Outcome
-from splatfix.certify.certificate import failures
+from splatfix.certify.certificate import reasons_of
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.criteria.learning import REQUIRED_GROUPS
 from splatfix.certify.model import SceneRun
 from tests.certify.conftest import RESULT, record_of, result, trained
+from tests.certify.test_baseline import stored
 
 
 def failed(document: dict[str, Any]) -> set[str]:
@@ -98,7 +100,7 @@ def test_a_reason_is_told_once_for_all_its_scenes_and_the_most_specific_first() 
     document = result(train_loss__last=RESULT["train_loss"]["first"])
     document["gradients"]["xyz"].update(zero_steps=200, max=0.0)
     runs = tuple(SceneRun(name, judge(trained(document)), 1.0, record_of(document)) for name in ("a", "b"))
-    first, second = failures((), (), runs, ())
+    first, second = reasons_of(replace(stored(), scenes=runs))
     assert first.startswith(
         "a, b: gradients-xyz: zero or none in 200 of 200 steps, largest norm 0. No gradient"
     )

@@ -1,18 +1,15 @@
 """Packages, devices and GPUs that a certification needs, and what is said where they are missing."""
 
-import sys
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from splatfix.certify import SUITES, certify, device_for, idle_gpu, renderer_for
-from splatfix.certify.environment import packages_obstacle
+from splatfix.certify import SUITES, certify, device_for, renderer_for
 from splatfix.facts import gather
 from splatfix.knowledge.stacks import variants
 from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, SplatPackage, Torch
 from tests.certify.conftest import subject
-from tests.plan.machines import INTERPRETER, machine, refused
+from tests.plan.machines import refused
 from tests.tables import data
 
 CARDS = {
@@ -53,17 +50,13 @@ def facts(
     return Facts(machine, environment, splatfix="0.1.0")
 
 
-@pytest.mark.parametrize(("gpus", "made", "device", "named"), TABLES["devices"])
+@pytest.mark.parametrize(("gpus", "made", "device"), TABLES["devices"])
 def test_auto_takes_a_gpu_that_torch_is_built_for(
-    gpus: tuple[str, ...], made: dict[str, str], device: str, named: str
+    gpus: tuple[str, ...], made: dict[str, str], device: str
 ) -> None:
-    """And names one that is idle, with the reason."""
     found = facts(*gpus, **made)
     assert device_for("auto", found) == device
     assert (device_for("cpu", found), device_for("cuda", found)) == ("cpu", "cuda"), "what was asked wins"
-    said = idle_gpu(found, device)
-    assert bool(said) is (CARD in said) is bool(named) and named in said
-    assert CARD in idle_gpu(facts(CARD), "cpu"), "it was asked for"
 
 
 @pytest.mark.parametrize(("asked", "device", "gpus", "made", "trains"), TABLES["renderers"])
@@ -87,15 +80,3 @@ def test_missing_packages_are_listed(empty_venv: Path, tmp_path: Path) -> None:
     assert command and "install" in command.argv and python in command.argv
     assert command.argv[-3:] == ("torch", "numpy", "pillow")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("python", [sys.executable, "/env/bin/python"])
-def test_own_environment_is_suggested_last(python: str) -> None:
-    bare = EnvironmentFacts(
-        interpreter=Fact(replace(INTERPRETER, executable=python), "test"),
-        distributions=Fact((), "test"),
-        torch_installed=Fact(False, "test"),
-    )
-    error = refused(packages_obstacle, replace(machine(), environment=bare), python, ("torch",))
-    programs = [item.command.argv[0] for item in error.todo if item.command]
-    assert programs == (["splatfix", python] if python == sys.executable else [python, "splatfix"])

@@ -52,7 +52,7 @@ def test_a_report_before_each_scene(tmp_path: Path, known: Facts) -> None:
         assert levels[RungName.COMPUTES] is True and levels[RungName.TRAINS] is None
         assert exit_code_of(item) is Exit.UNDETERMINED
     assert seen[1].summary.startswith(
-        "Not finished: written after 1 of 3 scenes, in study (scene 2 of 3). If no splatfix runs any more, it was killed. "
+        "Not finished, or killed: written after 1 of 3 scenes, in study (scene 2 of 3). "
     )
     assert (last.verdict, last.unfinished, last.under_way) == (Verdict.CERTIFIED, False, {})
 
@@ -167,7 +167,7 @@ def test_a_signal_leaves_a_report(number: signal.Signals, tmp_path: Path) -> Non
     assert document["scenes"][0]["result"]["heldout"]["psnr"] > 0
     told = "Interrupted after 1 of 3 scenes"
     if killed:
-        told = "Not finished: written after 1 of 3 scenes"
+        told = "Not finished, or killed: written after 1 of 3 scenes"
     assert document["summary"].startswith(told)
     for name in ("certificate.md", "certificate.html"):
         assert told in (out / name).read_text(encoding="utf-8")

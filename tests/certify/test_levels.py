@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from splatfix.certify import Certificate, KernelCheck, Outcome, SceneRun, Suite
 from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import failures, prove, write_certificate
-from splatfix.certify.environment import gpu_record
-from splatfix.certify.levels import built_for, open_of
+from splatfix.certify.certificate import extensions_built, prove, write_certificate
+from splatfix.certify.environment import environment_of
+from splatfix.certify.levels import open_of
+from splatfix.certify.model import Criterion
 from splatfix.certify.subject import SmokeSubject
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
@@ -41,7 +42,7 @@ def levels(
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), renderer=renderer, device="cuda")
     asked.kernels = kernels
     comparison = compare(runs, baseline) if baseline else None
-    return {rung.name: rung for rung in prove(asked, runs, findings, None, comparison, open_of(runs))}
+    return {rung.name: rung for rung in prove(asked, runs, findings, comparison, open_of(runs))}
 
 
 @pytest.mark.parametrize("code", ["torch-missing", "driver-too-old", "torch-arch-unsupported"])
@@ -65,7 +66,7 @@ def test_of_a_stack_only_its_own_extensions_are_judged() -> None:
     asked = SimpleNamespace(device="cuda", **known)
     told = {"simple-knn on sm_86": Status.PASS, "gsplat on sm_86": Status.FAIL}
     findings = [Finding(status, name, code="no-kernel-image", subject=name) for name, status in told.items()]
-    built = prove(asked, (RUN,), findings, None, None, ())[1]  # type: ignore[arg-type]
+    built = prove(asked, (RUN,), findings, None, ())[1]  # type: ignore[arg-type]
     assert (built.reached, built.shown_by) == (True, "simple-knn on sm_86")
 
 
@@ -112,35 +113,33 @@ def test_summary_claims_no_more_than_was_verified() -> None:
         ),
         (refused, "not certified. Levels reached: resolved, loads, computes, trains."),
     ):
-        assert said in made.summary and "Not verified: CUDA and GPUs." in made.summary
+        assert said in made.summary and "Not verified: CUDA and GPUs. Not used: NVIDIA" in made.summary
         assert "Trained with: splatfix.kernels.rasterizer 0.1.0 torch-cpu, " in made.summary
-    assert refused.reasons[0].startswith("reproduces: figurine: psnr ")
+    assert refused.reasons[0].startswith("level: reproduces: figurine: psnr ")
 
 
 def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The level that a build machine can reach; where one extension lacks the code, it is failed."""
+    """Where one extension lacks the code, it is failed; a line apart from the levels, which are of what ran."""
 
-    def told(status: Status) -> Rung | None:
+    def told(status: Status) -> Criterion:
         finding = Finding(status, "splat_probe", code="no-kernel-image")
-        monkeypatch.setattr("splatfix.certify.levels.run_checks", lambda context: (finding,))
-        return built_for(KNOWN, SM_120, "cpu")
+        monkeypatch.setattr("splatfix.certify.certificate.run_checks", lambda context: (finding,))
+        return extensions_built(KNOWN, SM_120)
 
     good, bad, none = told(Status.PASS), told(Status.FAIL), told(Status.SKIP)
-    assert good and good.reached is True and "splat_probe; for sm_120, not run" in good.shown_by
-    assert bad and bad.reached is False
-    later = told(Status.WARN)
-    assert later and later.reached is False, "what is compiled at its first call is not built"
-    assert none and none.reached is None and "no CUDA extension" in none.shown_by
-    assert built_for(KNOWN, (), "cpu") is None
-    assert built_for(KNOWN, SM_120, "cuda") is None
-    assert failures((), (), (), (bad,)) == ("built: splat_probe; for sm_120, not run: no GPU was used",)
-    # of a training the levels are, of what it did not call a line apart
+    assert good.outcome is Outcome.MET and "splat_probe; for sm_120, not run" in good.measured
+    assert bad.outcome is Outcome.FAILED
+    assert told(Status.WARN).outcome is Outcome.FAILED, "what is compiled at its first call is not built"
+    assert none.outcome is Outcome.NOT_MEASURED and "no CUDA extension" in none.measured
+    monkeypatch.setattr("splatfix.certify.certificate.extensions_built", lambda *_: bad)
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), targets=SM_120)
-    told(Status.FAIL)
-    for runs, rung, reason in (((), (False, True), "built: "), ((RUN,), (None, False), "extensions-built: ")):
+    for runs in ((), (RUN,)):
         made = certificate(asked, KNOWN, runs)
-        assert (made.proof[1].reached, made.proof[1].needed) == rung
-        assert any(item.startswith(f"{reason}splat_probe") for item in made.reasons), made.reasons
+        assert made.proof[1].reached is None
+        assert made.reasons == (
+            "diagnosis: extensions-built: splat_probe; for sm_120, not run: no GPU was used. "
+            "They cannot run there. No GPU was used here: what trained is plain PyTorch.",
+        )
 
 
 MIXED = facts_of("rtx-3090-and-5090")  # its extensions carry code for one of the two
@@ -163,29 +162,21 @@ def test_a_second_gpu_refuses_no_certificate(tmp_path: Any) -> None:
 
 
 def test_the_gpu_that_trained_is_recorded() -> None:
-    gpus = tuple(
-        replace(gpu, max_clocks=(2100, 9751), power_limit=280_000, default_power_limit=350_000)
-        for gpu in MIXED.machine.gpus.value or ()
-    )
-    found = gpu_record(changed(gpus=Fact(gpus)), "cuda:1", ())
+    found = environment_of(MIXED, (), "cuda:1")
     assert found["GPU"] == "NVIDIA GeForce RTX 3090 (cuda:1)"
-    assert found["GPU power limit"] == "280 W of 350 W"
-    assert found["GPU clocks"] == "at most 2100 MHz, memory 9751 MHz"
     assert found["other GPUs"] == "NVIDIA GeForce RTX 5090"
     assert found["driver"] == "580.95.05"
-    assert gpus[1].uuid and gpus[1].uuid not in str(found) and found["GPU id"].startswith("sha256:")
 
 
-@pytest.mark.parametrize(("cuda", "certain"), [(None, False), (("5090", "3090"), True)])
-def test_details_only_of_a_certain_gpu(cuda: tuple[str, ...] | None, certain: bool) -> None:
+@pytest.mark.parametrize(("cuda", "name"), [(None, "unknown"), (("5090", "3090"), "NVIDIA GeForce RTX 5090")])
+def test_only_a_certain_gpu_is_named(cuda: tuple[str, ...] | None, name: str) -> None:
     devices = tuple(CudaDevice(f"NVIDIA GeForce RTX {name}") for name in cuda) if cuda else None
     without_bus = tuple(replace(gpu, bus_id=None) for gpu in MIXED.machine.gpus.value or ())
     facts = changed(cuda=Fact(devices), gpus=Fact(without_bus))
-    assert ("GPU id" in gpu_record(facts, "cuda", ())) is certain
+    assert environment_of(facts, (), "cuda")["GPU"] == f"{name} (cuda)"
 
 
 def test_the_name_is_torchs_own_and_none_on_the_cpu() -> None:
     told = SceneRun("figurine", (), 7.0, record_of({"machine": {"gpu": "NVIDIA Test"}}))
-    assert gpu_record(MIXED, "cuda", (told,))["GPU"] == "NVIDIA Test (cuda)"
-    found = gpu_record(MIXED, "cpu", (RUN,))
-    assert found["GPU"] == "none used" and "GPU id" not in found
+    assert environment_of(MIXED, (told,), "cuda")["GPU"] == "NVIDIA Test (cuda)"
+    assert environment_of(MIXED, (RUN,), "cpu")["GPU"] == "none used"

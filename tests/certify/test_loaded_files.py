@@ -146,6 +146,6 @@ def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path:
 
     made = certify(subject(SHORT, tmp_path / "out"), with_site(site, known), runner=Telling(figurine={}))
     assert made.verdict is Verdict.NOT_CERTIFIED and len(made.reasons) > 1
-    assert made.reasons[0].startswith("code-as-installed: fused_ssim/ssim.py differs")
+    assert made.reasons[0].startswith("diagnosis: code-as-installed: fused_ssim/ssim.py differs")
     step = next_step(made)
     assert step is not None and "splatfix install --repair fused_ssim --python" in step.text

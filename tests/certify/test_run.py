@@ -157,7 +157,7 @@ class TestNotCertified:
         assert again.verdict is Verdict.NOT_CERTIFIED
         levels = reached(again.proof)
         assert levels[RungName.TRAINS] is True and levels[RungName.REPRODUCES] is False
-        assert len(again.reasons) == 1 and again.reasons[0].startswith("reproduces: study: ")
+        assert len(again.reasons) == 1 and again.reasons[0].startswith("level: reproduces: study: ")
 
 
 class TestUnreadableScene:

@@ -104,7 +104,7 @@ def test_a_finding_decides(
     certificate = at(1)
     assert certificate.verdict is verdict
     assert exit_code_of(certificate) == code
-    reasons = (f"{finding.code}: {finding.summary}.",)
+    reasons = (f"diagnosis: {finding.code}: {finding.summary}.",)
     assert certificate.reasons == (reasons if verdict is Verdict.NOT_CERTIFIED else ())
 
 
@@ -126,7 +126,7 @@ def test_a_wrong_kernel_refuses_the_second(at: At) -> None:
 
     certificate = at(2, Wrong())
     assert certificate.verdict is Verdict.NOT_CERTIFIED
-    assert len(certificate.reasons) == 1 and certificate.reasons[0].startswith("kernel knn: ")
+    assert len(certificate.reasons) == 1 and certificate.reasons[0].startswith("kernel: knn: ")
 
 
 def test_a_kernel_that_was_not_measured_leaves_a_level_open(

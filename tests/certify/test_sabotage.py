@@ -77,7 +77,7 @@ def test_an_installed_kernel_that_is_not_the_own_one(tmp_path: Path, known: Fact
     certificate = certify(subject(Suite(), tmp_path, level=2, stage_files=stage_files), known)
     assert certificate.verdict is Verdict.NOT_CERTIFIED
     (reason,) = certificate.reasons
-    assert reason.startswith("kernel ssim: fused_ssim of ")
+    assert reason.startswith("kernel: ssim: fused_ssim of ")
     assert "differs from splatfix's own kernel on the same input: value 1.0e-05" in reason
     (wrong,) = [item for item in certificate.kernels if item.outcome is Outcome.FAILED]
     assert wrong.implementation == "fused_ssim"

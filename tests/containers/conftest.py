@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify.request import ContainerRequest
-from splatfix.containers.certify import recipe_for
+from splatfix.containers.certify import ContainerRequest, recipe_for
 from splatfix.containers.engine import Engine, connect
 from splatfix.containers.image import LANE_LABEL, Image, ImageRecipe, build_image
 from splatfix.containers.run import sweep

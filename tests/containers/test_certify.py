@@ -9,8 +9,7 @@ from splatfix.app.certify import next_step, run_and_report
 from splatfix.app.stored import read_stored
 from splatfix.certify import make_room, report_lock
 from splatfix.certify.environment import Host
-from splatfix.certify.request import ContainerRequest
-from splatfix.containers.certify import certify_command, host_command
+from splatfix.containers.certify import ContainerRequest, certify_command, host_command
 from splatfix.core.errors import require
 from splatfix.knowledge.lanes import find_lane
 from tests.archs import archs

@@ -18,8 +18,8 @@ import docker
 import pytest
 from msgspec.structs import replace
 
-from splatfix.certify.request import ContainerRequest
 from splatfix.containers import certify_in_container
+from splatfix.containers.certify import ContainerRequest
 from splatfix.containers.engine import Engine
 from splatfix.containers.image import (
     BUILT,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify.request import ContainerRequest
 from splatfix.containers import certify_in_container
+from splatfix.containers.certify import ContainerRequest
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
 from splatfix.core.errors import Exit
 from splatfix.core.toml import parse_toml

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify.request import ContainerRequest
 from splatfix.containers import certify_in_container
+from splatfix.containers.certify import ContainerRequest
 from splatfix.containers.engine import Engine, require_gpu
 from splatfix.containers.run import sweep
 from splatfix.core.errors import Exit

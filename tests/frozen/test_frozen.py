@@ -135,7 +135,9 @@ def test_certificates(suite: str, tmp_path: Path) -> None:
         for criterion in run.criteria
     ]
     levels = [f"{rung.name.value} {rung.reached}" for rung in done.proof]
-    compare(f"certificate {suite}", [done.verdict.value, *levels, *criteria])
+    # criteria are in the order of causes, which is another since issue 53: no row of the table can say that
+    found = sorted([done.verdict.value, *levels, *criteria])
+    assert found == sorted(expected(f"certificate {suite}"))
 
 
 def test_every_row_of_the_table_is_needed() -> None:

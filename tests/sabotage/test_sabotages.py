@@ -93,7 +93,7 @@ def test_refused_for_its_first_cause(
     print(*made.reasons, sep="\n")
     first = made.reasons[0]
     if row.refused_by in KERNELS:
-        assert first.startswith(f"kernel {row.refused_by}: ") and row.cause in first
+        assert first.startswith(f"kernel: {row.refused_by}: ") and row.cause in first
         failed = {item.name for item in made.kernels if item.outcome is Outcome.FAILED}
         assert failed == {row.refused_by}
     else:

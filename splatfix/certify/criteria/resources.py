@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smoke_trainer.record import Implementation
-from splatfix.certify.criteria.criterion import MISSING, SMOKE, Measure, Measures, Training, criterion
-from splatfix.certify.criteria.running import OTHER_PACKAGES
-from splatfix.core.words import counted
+from splatfix.certify.criteria.criterion import MISSING, Measure, Measures, Training, criterion
 
 MAX_EVALUATION = 1.1
 MAX_GROWTH = 0.01
@@ -20,9 +17,6 @@ _SLACK = "what an allocator keeps (16 MiB, on a GPU 2 MiB)"
 MAX_USED = 0.97
 """Of all memory. Above it training was 20 times slower, because the driver moves memory to the host and back."""
 MIN_TIMED = 0.9
-CPU_TOLERANCE, GPU_TOLERANCE = 1e-6, 1e-2
-"""Relative difference of a loss. How far atomics carry in 30 iterations was not measured on a GPU; another seed or another order
-of views differs by far more."""
 
 
 @criterion(
@@ -146,54 +140,6 @@ def time_by_phase(training: Training) -> Measures:
     listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
     measured = f"{listed}; {bound_by(phases)}; {timed:.1f} of {total:.1f} s timed"
     return Measure(met, measured, missing=not both)
-
-
-@criterion(
-    "implementations-identified",
-    title="Each part's code is what was named, and ran in every iteration",
-    why="Another implementation ran than the report names, or none: its result says nothing about the one that was meant.",
-    source="field report: an extension silently replaced by a slow path",
-    advice=OTHER_PACKAGES,
-    of=SMOKE,
-)
-def implementations_identified(training: Training) -> Measures:
-    iterations = training.record.iterations or 0
-    problems, digests = [], []
-    for part in ("renderer", "ssim", "knn", "optimizer"):
-        ran = training.record.implementations.get(part, Implementation())
-        digests.append(f"{part} {ran.file} {str(ran.sha256)[:12]}")
-        name, module = str(ran.name), str(ran.module)
-        package = name.removesuffix("._C")  # a drop-in's function may come from a file beside it
-        calls = ran.calls if isinstance(ran.calls, int) else 0
-        least = 1 if part == "knn" else iterations  # neighbors are looked for once, at the start
-        if not module.startswith(package.lower()) and not package.startswith(module):
-            problems.append(f"{part}: {name} was named, and {module} ran")
-        elif calls < least:
-            problems.append(f"{part}: {name} had {counted(calls, 'call')}")
-    return Measure(iterations > 0 and not problems, "; ".join(problems or digests))
-
-
-@criterion(
-    "training-repeats",
-    title="Training repeats with the same seed",
-    why="Two runs of one seed differ from the start: something is random that no seed sets, or memory is read unwritten.",
-    source="a CPU repeats to the last digit; on a GPU atomics add in an order that changes; nerfstudio-project/gsplat#872: the "
-    "first training on an L4 was worse",
-    advice="Look for what no seed sets, and for an extension that reads memory it has not written, which compute-sanitizer "
-    "--tool initcheck finds; --renderer torch runs none.",
-    of=SMOKE,
-)
-def training_repeats(training: Training) -> Measures:
-    if training.repeated is None:
-        return None
-    allowed = CPU_TOLERANCE if training.device == "cpu" else GPU_TOLERANCE
-    gaps = [abs(before - after) / max(abs(before), 1e-12) for before, after in training.repeated]
-    if not gaps:
-        ending = training.repeat_ended or "none were written"
-        return Measure(False, f"the second run left no losses: {ending}")
-    measured = f"losses of {counted(len(gaps), 'iteration')} differ by at most {max(gaps):.2g} of their value"
-    met = not training.repeat_ended and max(gaps) <= allowed
-    return Measure(met, measured, required=f"at most {allowed:g}")
 
 
 def bound_by(phases: Mapping[str, float]) -> str:

@@ -104,6 +104,31 @@ def renderer_as_asked(training: Training) -> Measures:
 
 
 @criterion(
+    "implementations-identified",
+    title="Each part's code is what was named, and ran in every iteration",
+    why="Another implementation ran than the report names, or none: its result says nothing about the one that was meant.",
+    source="field report: an extension silently replaced by a slow path",
+    advice=OTHER_PACKAGES,
+    of=SMOKE,
+)
+def implementations_identified(training: Training) -> Measures:
+    iterations = training.record.iterations or 0
+    problems, digests = [], []
+    for part in ("renderer", "ssim", "knn", "optimizer"):
+        ran = training.record.implementations.get(part, Implementation())
+        digests.append(f"{part} {ran.file} {str(ran.sha256)[:12]}")
+        name, module = str(ran.name), str(ran.module)
+        package = name.removesuffix("._C")  # a drop-in's function may come from a file beside it
+        calls = ran.calls if isinstance(ran.calls, int) else 0
+        least = 1 if part == "knn" else iterations  # neighbors are looked for once, at the start
+        if not module.startswith(package.lower()) and not package.startswith(module):
+            problems.append(f"{part}: {name} was named, and {module} ran")
+        elif calls < least:
+            problems.append(f"{part}: {name} had {counted(calls, 'call')}")
+    return Measure(iterations > 0 and not problems, "; ".join(problems or digests))
+
+
+@criterion(
     "no-cuda-error",
     title="No CUDA error in the trainer's output",
     why="A kernel did not run, or wrote where it must not: what was computed after it cannot be trusted.",

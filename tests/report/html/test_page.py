@@ -65,13 +65,13 @@ def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRu
 
 
 def test_the_first_cause_is_the_first_thing_to_do(render: Render, scene: SceneRun) -> None:
-    """An altered file, then what only one fault leads to, then what many do, however the criteria are listed."""
-    codes = ("time-by-phase", "loss-falls", "held-out-quality", "parameters-move")
+    """An altered file comes before all that may follow from it."""
+    codes = ("parameters-move", "loss-falls")
     failed = tuple(Criterion(code, Outcome.FAILED, "x", "y", advice=f"mend {code}.") for code in codes)
     altered = Criterion("code-as-installed", Outcome.FAILED, "x", "y", advice="mend the file.")
     told = {"verdict": Verdict.NOT_CERTIFIED, "reasons": ("code-as-installed: x",), "diagnosis": (altered,)}
     document = render(scenes=(replace(scene, criteria=failed),), **told)
-    todo = [f"mend {what}." for what in ("the file", codes[3], codes[1], codes[2], codes[0])]
+    todo = [f"mend {what}." for what in ("the file", *codes)]
     assert sorted(todo, key=document.index) == todo
 
 
