@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,6 @@ from msgspec.structs import replace
 
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.core.codec import from_json, parse_json
-from splatfix.core.files import make_folder
 from splatfix.core.runner import Runner
 
 KERNEL_TIMEOUT = 180.0
@@ -45,10 +43,7 @@ def check_kernels(
     runner: Runner, python: str, device: str, staged: Path, variables: Mapping[str, str]
 ) -> tuple[KernelCheck, ...]:
     """Run the kernel probe in the target environment, a child for each implementation; one that is not there has no answer."""
-    folder = make_folder(staged / "splatfix" / "certify")
-    (folder / "__init__.py").write_text('"""The kernel probe, staged."""\n', encoding="utf-8")
-    for path in Path(__file__).parent.glob("kernel_*.py"):  # the probe, and what it imports
-        shutil.copy(path, folder)
+    probe = str(staged / "splatfix" / "certify" / "kernel_probe.py")
     checks: list[KernelCheck] = []
     limit, hung = KERNEL_TIMEOUT, ""
     for kernel, module in IMPLEMENTATIONS:
@@ -56,7 +51,7 @@ def check_kernels(
         if checks and checks[0].name == "arithmetic" and checks[0].outcome is Outcome.FAILED:
             checks.append(replace(check, detail=NOT_RUN + checks[0].sentence))
             continue
-        argv = [python, str(folder / "kernel_probe.py"), kernel, module, "--device", device]
+        argv = [python, probe, kernel, module, "--device", device]
         done = runner.run(argv, timeout=limit, env=variables, cwd=staged)
         answered = False
         for line in done.stdout.splitlines():

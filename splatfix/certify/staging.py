@@ -1,4 +1,4 @@
-"""What processes of the target environment find, files and variables: the smoke trainer, or the observer of a stack's own."""
+"""What processes of the target environment find, files and variables: our trainer, kernels, probes and the observer."""
 
 import json
 import os
@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import splatfix
-from splatfix.certify.inside import loaded
 from splatfix.core.files import make_folder
 from splatfix.core.resources import KERNELS, SMOKE_TRAINER
 
-_PACKAGE = f'''"""The kernels of splatfix, staged for the target environment."""
+_PACKAGE = f'''"""What splatfix runs in the target environment, staged."""
 
-from splatfix import loaded
+from splatfix.certify.inside import loaded
 
 __version__ = "{splatfix.__version__}"
 loaded.at_exit()
 '''
-_INSIDE = Path(__file__).with_name("inside")
+_HERE = Path(__file__).parent
 _NOT_CODE = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 def stage(folder: Path) -> Path:
-    """Copy ``smoke_trainer`` and ``splatfix.kernels`` into ``folder``; returns the path for PYTHONPATH.
+    """Copy what runs in a target environment into ``folder``; returns the path for PYTHONPATH.
 
     A process that imports them there tells at its end what it loaded, where it is asked to.
     splatfix's own site-packages must not be on the target's path: its numpy or torch would shadow the target's.
@@ -32,7 +31,10 @@ def stage(folder: Path) -> Path:
     shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
     package = folder / "splatfix"
     shutil.copytree(KERNELS, package / "kernels", ignore=_NOT_CODE)
-    shutil.copyfile(loaded.__file__, package / "loaded.py")
+    shutil.copytree(_HERE / "inside", package / "certify" / "inside", ignore=_NOT_CODE)
+    for path in (*_HERE.glob("kernel_*.py"), _HERE / "stacks" / "compare_renders.py"):
+        shutil.copy(path, package / "certify")
+    (package / "certify" / "__init__.py").touch()
     (package / "__init__.py").write_text(_PACKAGE, encoding="utf-8")
     return folder
 
@@ -54,7 +56,7 @@ def stage_inside(folder: Path, settings: Mapping[str, Any], dropins: Path | None
     if settings["cpu"] and shutil.which("nvidia-smi") is None:
         # for trainers that choose the idlest GPU by its output, as Scaffold-GS does
         program = make_folder(folder / "bin") / "nvidia-smi"
-        shutil.copyfile(_INSIDE / "nvidia-smi", program)
+        shutil.copyfile(_HERE / "inside" / "nvidia-smi", program)
         program.chmod(0o755)
         variables["PATH"] = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
     return {**variables, "WANDB_MODE": "disabled"}
@@ -68,16 +70,11 @@ def stage_observer(folder: Path, settings: Mapping[str, Any], dropins: Path | No
         settings: what it is to do: ``out`` is the folder that it writes to, ``standins`` are those of compiled packages that it
             brings, and only this run writes to the folders of ``written``.
     """
-    package = folder / "splatfix" / "certify"
-    if not package.exists():
-        shutil.copytree(_INSIDE, package / "inside", ignore=_NOT_CODE)
-        for parent in (package, package.parent):
-            (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
-        shutil.copyfile(_INSIDE / "observer.py", folder / "sitecustomize.py")
+    if not (folder / "splatfix").exists():
+        inside = stage(folder) / "splatfix" / "certify" / "inside"
+        shutil.copyfile(inside / "observer.py", folder / "sitecustomize.py")
         for name in settings.get("standins", ()):
-            shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
-        # of which the observer needs the record, and how memory and updates are measured
-        shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
+            shutil.copyfile(inside / "compiled" / f"{name}.py", folder / f"{name}.py")
     configuration = folder / "inside.json"
     complete = {"placeholders": (), "needed": (), "written": (), **settings}
     configuration.write_text(json.dumps(complete), encoding="utf-8")

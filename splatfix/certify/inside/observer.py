@@ -131,7 +131,6 @@ def start(path: str) -> None:
             record.write()
 
     atexit.register(at_end)
-    loaded.at_exit()
 
 
 def watch(record: Record, module: ModuleType) -> None:

@@ -1,6 +1,6 @@
 """Measures a trainer's renderings against their ground truth, and looks into its point clouds; runs in the target environment.
 
-``python compare_renders.py MODEL ITERATIONS REPORT ANSWER.json``: staged beside the smoke trainer, whose metrics it uses. The
+``python compare_renders.py MODEL ITERATIONS REPORT ANSWER.json``: it uses the smoke trainer's metrics. The
 answer has the names of a training's record.
 """
 

@@ -4,7 +4,6 @@ children of the target environment.
 On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on the CPU, drop-ins serve its extensions.
 """
 
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from splatfix.certify.inside import loaded
 from splatfix.certify.model import Mend, SceneRun, TestedStack
 from splatfix.certify.report_folder import make_room
 from splatfix.certify.scenes import Suite, copy_scene, export_sample
-from splatfix.certify.staging import child_variables, stage, stage_inside
+from splatfix.certify.staging import child_variables, stage_inside
 from splatfix.certify.subject import Progress, Subject
 from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
@@ -303,9 +302,8 @@ class StackSubject(Subject, kw_only=True):
         if not self.model.is_dir():
             return {}
         progress(f"{self.scene.name}: comparing", {})
-        staged = stage(make_folder(self.scratch / "compare"))
-        script = staged / "compare_renders.py"
-        shutil.copyfile(Path(__file__).with_name(script.name), script)
+        staged = self.scratch / "inside"
+        script = staged / "splatfix" / "certify" / "compare_renders.py"
         answer, last = self.scratch / "compared.json", str(self.iterations)
         done = self.runner.run(
             [self.python, str(script), str(self.model), last, str(self.report), str(answer)],
