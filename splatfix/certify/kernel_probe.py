@@ -19,6 +19,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, Dict, Optional
 
+from splatfix.certify.inside.loaded import is_dropin
 from splatfix.kernels.native import needs_gpu
 
 
@@ -41,15 +42,6 @@ def library_of(name: str) -> Optional[Path]:
         if spec is not None and spec.origin and spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             return Path(spec.origin)
     return None
-
-
-def is_dropin(package: str) -> bool:
-    """Tell whether an installed drop-in of splatfix replaces a package."""
-    for distribution in importlib.metadata.distributions():
-        manifest = json.loads(distribution.read_text("splatfix.json") or "{}")
-        if manifest.get("kind") == "drop-in" and manifest["replaces"] == package:
-            return True
-    return False
 
 
 def described(name: str) -> Dict[str, str]:

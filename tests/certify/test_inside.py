@@ -40,13 +40,17 @@ def test_imports_of_a_trainer(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), [("drop-in", "splatfix's drop-in"), ("built", "native")])
-def test_what_splatfix_compiled_is_no_drop_in(tmp_path: Path, kind: str, name: str) -> None:
-    """Both have a manifest of splatfix's beside the code."""
-    for folder in ("simple_knn", "simple_knn-1.0.dist-info"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "simple_knn-1.0.dist-info" / "splatfix.json").write_text(json.dumps({"kind": kind}))
+def test_what_splatfix_compiled_is_no_drop_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    """Both have a manifest of splatfix's."""
+    (tmp_path / "simple_knn-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    observer.loaded.is_dropin.cache_clear()
+    (tmp_path / "simple_knn-1.0.dist-info" / "splatfix.json").write_text(
+        json.dumps({"kind": kind, "replaces": "simple_knn"})
+    )
     module = ModuleType("simple_knn")
-    module.__file__ = str(tmp_path / "simple_knn" / "__init__.py")
     exec("def distCUDA2(points): return points", vars(module))
     record = observer.Record({"out": str(tmp_path), "checkout": str(tmp_path), "cpu": False})
     observer.watch(record, module)

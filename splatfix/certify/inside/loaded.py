@@ -1,4 +1,4 @@
-"""Write which files a process has loaded; runs inside the target environment.
+"""Write which files a process has loaded, and tell what splatfix put there; runs inside the target environment.
 
 At its end a process writes them as ``loaded-PID.json`` into the folder that :data:`VARIABLE` names; without that it writes
 nothing. Imports the standard library alone; Python 3.8.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.metadata
 import json
 import os
 import re
@@ -49,6 +50,16 @@ def write_whole(path: str, document: Dict[str, Any]) -> None:
     with open(path + ".partial", "w", encoding="utf-8") as file:
         json.dump(document, file)
     os.replace(path + ".partial", path)
+
+
+@functools.lru_cache(maxsize=None)
+def is_dropin(package: str) -> bool:
+    """Tell whether a drop-in of splatfix replaces a package; what splatfix compiled has a manifest too, and is a stack's own."""
+    for distribution in importlib.metadata.distributions():
+        manifest = json.loads(distribution.read_text("splatfix.json") or "{}")
+        if manifest.get("kind") == "drop-in" and manifest["replaces"] == package:
+            return True
+    return False
 
 
 @functools.lru_cache(maxsize=None)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import functools
-import glob
 import importlib.machinery
 import importlib.util
 import json
@@ -140,7 +139,7 @@ def watch(record: Record, module: ModuleType) -> None:
         return
     torch = sys.modules.get("torch")
     file = getattr(module, "__file__", None)
-    origin = "splatfix's drop-in" if _is_dropin(file) else "native"
+    origin = "splatfix's drop-in" if loaded.is_dropin(top) else "native"
     calls: dict[str, int] = {}
     file_name, sha256 = importing.file_of(file)
     row = Implementation(name=origin, module=module.__name__, file=file_name, sha256=sha256, calls=calls)
@@ -170,15 +169,6 @@ def watch(record: Record, module: ModuleType) -> None:
                 setattr(value, "forward", counted(getattr(value, "forward"), name))  # noqa: B009, B010 - any class
         elif callable(value) and not hasattr(value, "__wrapped__"):
             setattr(module, name, counted(value, name))
-
-
-def _is_dropin(file: Optional[str]) -> bool:
-    """By the manifest beside the code, which what splatfix compiled has too: that is the stack's own code."""
-    folder = os.path.dirname(file or "")
-    for manifest in glob.glob(f"{glob.escape(folder)}-*.dist-info/splatfix.json"):
-        with open(manifest, encoding="utf-8") as opened:
-            return bool(json.load(opened).get("kind") == "drop-in")
-    return False
 
 
 def run_the_next() -> None:
