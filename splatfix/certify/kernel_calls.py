@@ -165,7 +165,9 @@ def check_ssim(kernel: Any, device: str, plain: bool) -> Results:
 def check_knn(kernel: Any, device: str, plain: bool) -> Results:
     """Check ``distCUDA2``: the neighbor distances that initial scales come from."""
     counts = (700, 1025, 4099, 100_003, 1_000_003)
-    for count in counts[:4] if plain and device == "cpu" else counts:  # PyTorch's search does the same for more
+    for count in (
+        counts[:4] if plain and device == "cpu" else counts
+    ):  # PyTorch's search does the same for more
         points = torch.randn(count, 3, generator=torch.Generator().manual_seed(2))
         points[10] = points[11]  # a duplicate counts with distance 0
         points[:9] *= 30.0  # far from all others, as points of a sky are
