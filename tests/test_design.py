@@ -461,7 +461,7 @@ CEILINGS = {
     "splatfix/app": 2725,
     "splatfix/binaries": 1714,
     "splatfix/budget": 771,
-    "splatfix/certify": 5689,
+    "splatfix/certify": 5691,
     "splatfix/checks": 6378,
     "splatfix/cli": 986,
     "splatfix/containers": 1325,
