@@ -82,6 +82,7 @@ class TestCertified:
             for image in scene.images:
                 assert (tmp_path / image).exists() and image in text
 
+    @pytest.mark.slow
     def test_dropins_are_compared_and_named(self, tmp_path: Path, known: Facts) -> None:
         """One whole certification: the staged trainer with splatfix's drop-ins, metadata and all."""
         name = "diff_gaussian_rasterization"
