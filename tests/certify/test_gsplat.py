@@ -42,6 +42,7 @@ def test_verify_holds_it_against_the_float64_reference(variables: dict[str, str]
     assert 0 < row["value_error"] < 1e-5 and 0 < row["gradient_error"] < 1e-4
 
 
+@pytest.mark.slow
 def test_the_smoke_trainer_renders_by_it_on_a_cpu(variables: dict[str, str], tmp_path: Path) -> None:
     argv = [sys.executable, *TRAIN.split(), "--out", str(tmp_path)]
     done = Runner().run(argv, timeout=300, env=variables, cwd=ROOT)

@@ -34,6 +34,7 @@ def usual_blender_names(scene: Path) -> None:
         path.write_text(json.dumps(document))
 
 
+@pytest.mark.slow
 def test_data_folder_is_certified_without_floors(tmp_path: Path, known: Facts) -> None:
     root = lay_out(tmp_path / "data", tandt__train="plaza", mine__lego="figurine")
     usual_blender_names(root / "mine" / "lego")

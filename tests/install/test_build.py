@@ -50,6 +50,7 @@ class Heard(InstallProgress):
         self.lines.append(f"done {step.kind} {step.subject}: {result}")
 
 
+@pytest.mark.slow
 def test_two_are_built_at_once_and_installed_in_order(with_pip: Environment, tmp_path: Path) -> None:
     sources = [
         write_extension(tmp_path / name, name=f"{name}_probe", answer=answer)

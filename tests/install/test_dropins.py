@@ -97,6 +97,7 @@ def put_gsplat(target: Environment, version: str, folder: Path, backend: str = B
     shutil.unpack_archive(wheel, target.purelib, "zip")
 
 
+@pytest.mark.slow
 def test_gsplat_and_its_releases(tmp_path: Path, splatfix: Splatfix, document: Document) -> None:
     target = make_environment(tmp_path / "env", torch=True)
     put_gsplat(target, "1.5.3", tmp_path)

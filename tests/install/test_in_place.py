@@ -132,6 +132,7 @@ def test_error_lines_below_an_edit(environment: Environment, tmp_path: Path, rul
 TEXTS: dict[str, str] = data(__file__)["texts"]
 
 
+@pytest.mark.slow
 def test_an_installed_nerfstudio_is_edited_and_restored(tmp_path: Path, splatfix: Splatfix) -> None:
     pytest.importorskip("torch")
     target = make_environment(tmp_path / "env", torch=True)

@@ -100,6 +100,7 @@ def test_two_wheels_of_one_installation_are_fetched(environment: Environment, wh
     assert [item.wheel for item in outcome.items] == [wheel.name, wheel.name.replace("tiny", "other")]
 
 
+@pytest.mark.slow
 def test_a_drop_in_is_made_anew(tmp_path: Path, splatfix: Splatfix) -> None:
     environment = make_environment(tmp_path / "env", torch=True)
     python = ("--python", environment.python)

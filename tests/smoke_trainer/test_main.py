@@ -121,6 +121,7 @@ def test_an_unreadable_scene_does_not_stop_the_others(scene_folder, tmp_path, ca
         assert json.loads((out / name / "result.json").read_text())["status"] == status
 
 
+@pytest.mark.slow
 def test_it_runs_from_a_staged_copy_with_the_kernels_only(scene_folder, tmp_path):
     """Certification puts smoke_trainer and splatfix/kernels alone on the path of the target environment."""
     stage = tmp_path / "stage"
