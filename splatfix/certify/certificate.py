@@ -79,7 +79,14 @@ def write_certificate(
     if subject.loaded is not None and under_way is None:
         diagnosis.append(as_installed(facts, subject.loaded, subject.own, subject.python))
     if device == "cpu" and subject.request.targets:
-        diagnosis.append(extensions_built(facts, subject.request.targets))
+        asked = extensions_built(facts, subject.request.targets)
+        diagnosis.append(asked)
+        if not runs:  # else the level is of what trained
+            reached = {Outcome.MET: True, Outcome.FAILED: False}.get(asked.outcome)
+            proof = tuple(
+                Rung(RungName.BUILT, reached, asked.measured) if rung.name is RungName.BUILT else rung
+                for rung in proof
+            )
     found = diagnosed(findings) if level is not None else ()
     diagnosis += found
     # a certificate of a run level skips nothing of it
@@ -160,9 +167,8 @@ def prove(
     if of := subject.extensions:  # others in the environment say nothing of a stack
         judged = [item for item in findings if item.subject.replace("-", "_").startswith(of)]
     plain = bool(runs) and subject.renderer == "torch"
-    if (
-        plain
-    ):  # one that did not train is no evidence; that it cannot run here refuses the environment all the same
+    if plain:
+        # one that did not train is no evidence; that it cannot run here refuses the environment all the same
         judged = [item for item in judged if item.status is Status.FAIL]
     # a drop-in has the name of an extension, and an engine in plain PyTorch
     renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]

@@ -119,7 +119,7 @@ def test_summary_claims_no_more_than_was_verified() -> None:
 
 
 def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one extension lacks the code, it is failed; a line apart from the levels, which are of what ran."""
+    """Where one extension lacks the code, it is failed; the level, or where something trained a line apart from it."""
 
     def told(status: Status) -> Criterion:
         finding = Finding(status, "splat_probe", code="no-kernel-image")
@@ -133,9 +133,9 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     assert none.outcome is Outcome.NOT_MEASURED and "no CUDA extension" in none.measured
     monkeypatch.setattr("splatfix.certify.certificate.extensions_built", lambda *_: bad)
     asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), targets=SM_120)
-    for runs in ((), (RUN,)):
+    for runs, reached in (((), False), ((RUN,), None)):
         made = certificate(asked, KNOWN, runs)
-        assert made.proof[1].reached is None
+        assert made.proof[1].reached is reached
         assert made.reasons == (
             "diagnosis: extensions-built: splat_probe; for sm_120, not run: no GPU was used. "
             "They cannot run there. No GPU was used here: what trained is plain PyTorch.",

@@ -64,10 +64,11 @@ def containers_of(engine: Engine, lane: str) -> list[Any]:
 
 def inside(engine: Engine, image: Image, *command: str) -> str:
     """What a command in a container of an image says; "" where it fails."""
+    options: dict[str, Any] = {"remove": True, "network_mode": "none", "environment": {"LC_ALL": "C.UTF-8"}}
+    said = b""
     try:
-        said: bytes = engine.client.containers.run(
-            image.id, list(command), remove=True, network_mode="none", environment={"LC_ALL": "C.UTF-8"}
-        )
+        for _ in range(3):  # an engine under load may tell of a container's end before it has its output
+            said = said or engine.client.containers.run(image.id, list(command), **options)
     except docker.errors.ContainerError:
         return ""
     return said.decode()
