@@ -74,19 +74,15 @@ def write_certificate(
     if under_way is not None:
         not_all = f"scenes done so far: {len(runs)} of {len(subject.scenes)}"
     left_open = [not_all] if not_all else levels.open_of(runs)
-    proof = prove(subject, runs, findings, comparison, left_open)
+    asked = None
+    if device == "cpu" and subject.request.targets:
+        asked = extensions_built(facts, subject.request.targets)
+    proof = prove(subject, runs, findings, comparison, left_open, asked)
     diagnosis: list[Criterion] = []
     if subject.loaded is not None and under_way is None:
         diagnosis.append(as_installed(facts, subject.loaded, subject.own, subject.python))
-    if device == "cpu" and subject.request.targets:
-        asked = extensions_built(facts, subject.request.targets)
+    if asked is not None:
         diagnosis.append(asked)
-        if not runs:  # else the level is of what trained
-            reached = {Outcome.MET: True, Outcome.FAILED: False}.get(asked.outcome)
-            proof = tuple(
-                Rung(RungName.BUILT, reached, asked.measured) if rung.name is RungName.BUILT else rung
-                for rung in proof
-            )
     found = diagnosed(findings) if level is not None else ()
     diagnosis += found
     # a certificate of a run level skips nothing of it
@@ -160,8 +156,10 @@ def prove(
     findings: Sequence[Finding],
     comparison: Comparison | None,
     left_open: Sequence[str],
+    asked: Criterion | None = None,
 ) -> tuple[Rung, ...]:
-    """Return all levels, lowest first: of what trained, where anything did."""
+    """Return all levels, lowest first: of what trained, where anything did. ``asked`` judges extensions for GPUs that are not
+    here: the level of where nothing did."""
     kernels = subject.kernels
     judged = findings
     if of := subject.extensions:  # others in the environment say nothing of a stack
@@ -174,6 +172,9 @@ def prove(
     renderers = [run.record.implementations.get("renderer", Implementation()) for run in runs]
     drew = bool(runs) and all((item.engine or "").startswith("torch-") for item in renderers)
     of_extensions = levels.built(judged, plain=plain or subject.rehearsed or drew)
+    if asked is not None and not runs:
+        reached = {Outcome.MET: True, Outcome.FAILED: False}.get(asked.outcome)
+        of_extensions = Rung(RungName.BUILT, reached, asked.measured)
     rungs = [levels.resolved(findings, subject.device), of_extensions, levels.loads(kernels, runs)]
     if subject.rehearsed:
         rungs += [levels.trains(runs, left_open, RungName.REHEARSED), levels.computes(kernels)]

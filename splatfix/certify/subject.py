@@ -64,6 +64,8 @@ class Subject(Struct, kw_only=True):
     """Folders of what is not the environment's: what splatfix put there, and a checkout."""
     not_run: str = ""
     """Why no scene is trained."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of its processes."""
     memory_limit: int | None = None
     """Bytes that its processes may use."""
     extensions: tuple[str, ...] = ()
@@ -99,8 +101,6 @@ class SmokeSubject(Subject, kw_only=True):
     suite: Suite
     stage_files: Callable[[Path], Path] = stage
     """Puts trainer and kernels into a folder and returns the PYTHONPATH entry."""
-    variables: Mapping[str, str] = {}
-    """Of its processes."""
     # what a stack's own trainer has
     rehearsed: ClassVar[bool] = False
     tested: ClassVar[None] = None

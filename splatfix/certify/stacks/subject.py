@@ -76,8 +76,6 @@ class StackSubject(Subject, kw_only=True):
     """CPU threads of the trainer; "" on a GPU, where it takes as many as it likes."""
     arguments: tuple[str, ...] = ()
     """What follows the script."""
-    variables: dict[str, str] = field(default_factory=dict)
-    """Of its processes."""
     weights: tuple[str, ...] = ()
     """Pretrained weights that could not be had, with the reason."""
     scripts: dict[str, Completed] = field(default_factory=dict)
