@@ -27,7 +27,7 @@ from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
 from splatfix.core.toml import table_beside
 from splatfix.knowledge.breakages import breakages
-from splatfix.knowledge.failures import Failure, failure_classes
+from splatfix.knowledge.failures import KnownFailure, failure_classes
 from tools import kernel_estimates, site, vram
 from tools.machines import raw_machines
 
@@ -195,7 +195,7 @@ def _check_page(item: Check, errors: str) -> str:
     return "\n\n".join(parts).rstrip() + "\n"
 
 
-def _literals(known: Failure) -> list[str]:
+def _literals(known: KnownFailure) -> list[str]:
     """Messages of a failure that are searched for as they are: what of its wordings is no pattern."""
     alternatives = "|".join(wording.text for wording in known.wordings).split("|")
     return [text for text in alternatives if text.isascii() and re.fullmatch(r"\w[\w ,:'/-]{11,}\w", text)][

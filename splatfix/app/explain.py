@@ -18,13 +18,13 @@ from splatfix.checks import run_checks, select
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.commands import pip, python_option
 from splatfix.core.errors import Exit, Rejected, SplatfixError
-from splatfix.core.step import PlainStep, Step, run, say
-from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
+from splatfix.core.step import PlainStep, Step, run
+from splatfix.explain import Certainty, Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
 from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts import choose_python, gather, load
 from splatfix.knowledge.dropins import dropin_named
-from splatfix.knowledge.failures import Failure, failure_class, failure_classes
+from splatfix.knowledge.failures import KnownFailure, failure_class, failure_classes
 from splatfix.knowledge.tables import pair
 from splatfix.model import Facts, Finding, Status
 from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
@@ -80,17 +80,12 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result[Explana
     else:
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
-    collect: tuple[Step, ...] = ()
-    if not explanation.recognised:
-        start = "Give the whole log, from the command on: the cause stands at the first error, not the last."
-        save = ("splatfix", "diagnose", "--save", "facts.json")
-        again = "For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."
-        collect = (say(start), run(*save, text="Facts of the machine, for --facts"), say(again))
-
+    named = explanation.certainty is Certainty.NAMED
+    collect = () if named else explanation.collect
     document = convert(explanation, ExplanationDocument, from_attributes=True)
     document = replace(document, collect=collect, facts=facts_from, command_exit_code=exit_code)
     if exit_code is None:
-        exit_code = Exit.OK if explanation.recognised else Exit.UNDETERMINED
+        exit_code = Exit.OK if named else Exit.UNDETERMINED
     return Result("explain", document, exit_code)
 
 
@@ -179,15 +174,16 @@ def _fitted(
         return cause
     answer = answers.to(failure)
     without_compiler = answers.without_compiler(failure, dropins)
+    look = tuple(step for step in cause.fix if step.kind == "diagnose")
+    general = tuple(step for step in cause.fix if step.kind != "diagnose")
     if findings is None:
-        return replace(cause, fix=(*cause.fix[:1], *answer, *without_compiler, *cause.fix[1:]))
+        return replace(cause, fix=(*general, *answer, *without_compiler, *look))
     # what the checks that predict the class and found something ask for
     steps: list[Step] = []
     for finding in findings:
         if finding.code in failure.checks and finding.status in (Status.FAIL, Status.WARN):
             steps.extend(finding.remedy)
     # a check's own command is the fix on this machine: "install a toolkit" below it would contradict it
-    general = cause.fix[:1]
     if any(step.command for step in steps):
         general = ()
     elif not steps and answer and answer[0].command is None:
@@ -207,7 +203,7 @@ class Answers:
         """Take the machine where it failed; None where its facts are not known."""
         self._context = context
 
-    def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
+    def without_compiler(self, failure: KnownFailure, dropins: Sequence[str]) -> tuple[Step, ...]:
         """Return drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
 
         Args:
@@ -233,7 +229,7 @@ class Answers:
             argv += ("--target", "ARCH")
         return (run(*argv, text=text),)
 
-    def to(self, failure: Failure) -> tuple[Step, ...]:
+    def to(self, failure: KnownFailure) -> tuple[Step, ...]:
         """Return the commands that answer a class of failure; () where none is known to."""
         answer, context = failure.answer, self._context
         if answer.pip and context:
@@ -241,11 +237,14 @@ class Answers:
         if answer.pip:
             text = "In the environment where it failed"
             return (run("python", "-m", "pip", "install", *answer.pip, text=text),)
+        if context is None and answer.option:
+            text = "On the machine where it failed (in the trainer's folder), what to build or to replace, and why"
+            return (run("splatfix", "install", "--dry-run", "--why", text=text),)
         if answer.option == "other-torch":
             return self._first((OptionKind.OTHER_TORCH,))
         if answer.option == "build":
             return self._first(BUILDING) or self._first(REPLACING)
-        return answer.steps
+        return ()
 
     @cached_property
     def _options(self) -> tuple[Plan, ...]:

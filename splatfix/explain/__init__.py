@@ -7,5 +7,5 @@ from splatfix.explain.build_output import (
     explain_image_build,
 )
 from splatfix.explain.engine import MachineEvidence, cause_of, explain, explain_text, known_classes
-from splatfix.explain.model import Explanation, FailureCause
+from splatfix.explain.model import Certainty, Explanation, Failure, FailureCause
 from splatfix.knowledge.failures import explain_message

@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.core.step import Step, say
-from splatfix.explain.engine import cause_of
+from splatfix.explain.engine import cause_of, explain_text
+from splatfix.explain.model import Certainty, Failure
 from splatfix.knowledge.failures import explain_message, failures, messages
 from splatfix.knowledge.messages import Meaning
 
@@ -37,30 +38,20 @@ class BuildFailure(Struct, frozen=True):
     """The class that all of the output shows; "" where none is recognised."""
 
 
-# gcc: f.cpp:3:10: fatal error: x · nvcc: f.cu(12): error: x · nvcc fatal : x · ptxas f.ptx, line 3; error : x
-# g++: error: unrecognized option · as: f.s:3: Error: no such instruction
-_COMPILER = re.compile(
-    r"^\S.*:\d+(:\d+)?: (fatal )?(error|Error): |^\S.*\(\d+\): (catastrophic |fatal )?error( C?\d+)?:"
-    r"|^(nvcc|ptxas|cicc|nvlink|fatbinary)( .*;)? (fatal|error)\s*:|fatal error C\d+:|^error: unsupported|#error"
-    r"|^\S*\b(gcc|g\+\+|cc|c\+\+|cc1|cc1plus|clang|clang\+\+)(-[\d.]+)?: (fatal )?error: |^ninja: error: "
-)
-_CMAKE = re.compile(r"^CMake Error\b")
-_LINKER = re.compile(
-    r"ld(\.\w+)?: (error: )?cannot find|undefined reference to|ld(\.\w+)?: .*(error|undefined)|LNK\d{4}"
-)
-_EXCEPTION = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|NotFound|Interrupt)): ?(.*)$")
-# what torch, ninja and pip say when something below them failed
-_CONSEQUENCE = re.compile(
-    r"Error compiling objects for extension|subprocess\.CalledProcessError|ninja: build stopped|Failed building wheel"
-    r"|CalledProcessError|subprocess-exited-with-error|metadata-generation-failed|returned non-zero exit status"
-)
-# pip's own refusals, and not what it says after a failed build
-_PIP = re.compile(r"^ERROR: (?!Failed building|Failed to build|Exception:|Command errored)")
-# the exception above it was answered by code that failed in its turn
-_HANDLED = "During handling of the above exception, another exception occurred:"
+# What each speaker's messages are called in an error's details.
+_KINDS = {
+    "nvcc": "compiler",
+    "cl": "compiler",
+    "gcc": "compiler",
+    "clang": "compiler",
+    "rustc": "compiler",
+    "ninja": "compiler",
+}
+_KINDS |= {"cmake": "cmake", "ld": "linker", "link": "linker", "pip": "pip"}
+_KINDS |= {"python": "python", "cuda": "python", "torch": "python"}
+# Messages that data files know in every wording, whoever says them; the cause of the others first.
+_OF_ANY = ("disk-full", "killed", "no-program")
 _EXIT_CODE = re.compile(r"^(?:│ |\| )?exit code: (-?\d+)$")
-# setuptools executes setup.py as a string
-_IN_SETUP = re.compile(r'^\s*File "(?:<string>|(?:[^"]*/)?setup\.py)", line (\d+)')
 # what pip, setuptools and torch say of every build, well or not
 _PROGRESS = re.compile(
     r"^\s*(Processing |Preparing metadata|Running command |Building wheels? for|Getting requirements|Created temporary"
@@ -80,10 +71,11 @@ def explain_build(output: str) -> BuildFailure:
     """The first thing that went wrong in what pip, setuptools, ninja, nvcc and gcc printed, with its class."""
     # pip sets off what a build prints by two blanks
     lines = [_COLOUR.sub("", line).rstrip().removeprefix("  ") for line in output.splitlines()]
-    failure = _first_message(lines) or _end_of(lines)
-    cause = cause_of(output)
-    if cause is None:
+    explanation = explain_text("\n".join(lines))
+    failure = _first_message(explanation.failure, lines)
+    if explanation.certainty is not Certainty.NAMED:
         return failure
+    cause = explanation.causes[0]
     if not failure.meaning and not failure.todo:
         failure = replace(failure, meaning=cause.why, todo=cause.fix)
     return replace(failure, failure_class=cause.name)
@@ -138,98 +130,36 @@ def _image_message(lines: Sequence[str]) -> BuildFailure | None:
     return BuildFailure(_IMAGE, (lines[index],), todo=meaning.steps if meaning else ())
 
 
-def _first_message(lines: Sequence[str]) -> BuildFailure | None:
-    """The first message of the first kind that the output has, wherever in it the others stand."""
-    # the cause of the others first: a full disk or a killed compiler makes everything else fail too
-    kinds: tuple[tuple[str, Callable[[str], object]], ...] = (
-        ("disk-full", _known_message("disk-full")),
-        ("killed", _known_message("killed")),
-        ("compiler", _COMPILER.search),
-        ("cmake", _CMAKE.match),
-        ("linker", _LINKER.search),
-        ("no-program", _known_message("no-program")),
-        ("python", lambda line: _EXCEPTION.match(line) and not _CONSEQUENCE.search(line)),
-        ("pip", _PIP.match),
-    )
-    for kind, matches in kinds:
-        index = _first_index(lines, matches)
-        if kind == "python":
-            index = _first_index(_without_handled(lines), matches)
-            raised = _first_raised(lines)
-            index = min((at for at in (index, raised) if at is not None), default=None)
-        if index is None:
-            continue
-        failure = _meaning_of(kind, _with_context(kind, lines, index))
-        if kind == "python":
-            failure = _in_setup(failure, lines[:index])
-        return failure
-    return None
+def _first_message(failure: Failure, lines: Sequence[str]) -> BuildFailure:
+    """The message that explains the others, else how the build ended."""
+    for kind in _OF_ANY[:2]:
+        index = _first_index(lines, _known_message(kind))
+        if index is not None:
+            return _meaning_of(kind, (lines[index].strip(),))
+    kind = _KINDS.get(failure.speaker, "")
+    if _known_message("no-program")("\n".join(failure.error)):
+        kind = "no-program"
+    if not kind or failure.hidden:
+        return _end_of(lines)
+    error = failure.error
+    if kind == "pip":
+        error = (error[0].strip().removeprefix("ERROR: "),)
+    told = _meaning_of(kind, error)
+    # setuptools executes setup.py as a string
+    in_setup = [frame.line for frame in failure.frames if frame.file.endswith(("<string>", "setup.py"))]
+    if not in_setup:
+        return told
+    return replace(told, meaning=f"{told.meaning} It came from line {in_setup[-1]} of setup.py.".strip())
 
 
 def _known_message(kind: str) -> Callable[[str], object]:
-    """Whether a line holds a message of this kind, of which the data files know every wording."""
+    """Whether a text holds a message of this kind, of which the data files know every wording."""
     patterns = [message.pattern for message in messages() if message.kind == kind]
-    return lambda line: any(pattern.search(line) for pattern in patterns)
+    return lambda text: any(pattern.search(text) for pattern in patterns)
 
 
 def _first_index(lines: Sequence[str], matches: Callable[[str], object]) -> int | None:
     return next((index for index, line in enumerate(lines) if matches(line)), None)
-
-
-def _without_handled(lines: Sequence[str]) -> list[str]:
-    """The lines, those empty that tell an exception in whose handling the next one was raised."""
-    kept, handled = list(lines), False
-    for index in range(len(kept) - 1, -1, -1):
-        line = kept[index]
-        if line.strip() == _HANDLED:
-            handled = True
-        if handled:
-            kept[index] = ""
-        if line.startswith("Traceback (most recent call last)"):
-            handled = False
-    return kept
-
-
-def _first_raised(lines: Sequence[str]) -> int | None:
-    """Where the first exception stands that a traceback ends in, whatever it is called."""
-    in_traceback = False
-    for index, line in enumerate(_without_handled(lines)):
-        if line.startswith("Traceback (most recent call last)"):
-            in_traceback = True
-        elif in_traceback and line and not line[0].isspace() and not line.startswith('File "'):
-            in_traceback = False
-            if not _CONSEQUENCE.search(line):
-                return index
-    return None
-
-
-def _with_context(kind: str, lines: Sequence[str], index: int) -> tuple[str, ...]:
-    """The line with those below it that belong to its message."""
-    if kind == "pip":
-        return (lines[index].strip().removeprefix("ERROR: "),)
-    # the caret lines below a compiler's message show the code; CMake's text is indented; an exception's goes on as it is
-    most, belongs = {
-        "compiler": (4, _is_indented),
-        "cmake": (8, _is_indented),
-        "python": (6, _is_text_of_exception),
-    }.get(kind, (1, _is_indented))
-    end = index + 1
-    while end < min(index + most, len(lines)) and belongs(lines[end]):
-        end += 1
-    if most == 1:
-        return (lines[index].strip(),)
-    return tuple(line for line in lines[index:end] if line.strip())
-
-
-def _is_indented(line: str) -> bool:
-    return not line or line[0].isspace()
-
-
-def _is_text_of_exception(line: str) -> bool:
-    """The next line of an exception's text, and not what pip or the next program says."""
-    if line.startswith("error: ") or _CONSEQUENCE.search(line):
-        return False
-    return bool(re.match(r"^\S(?!.*\[)", line))
 
 
 def _meaning_of(kind: str, lines: tuple[str, ...]) -> BuildFailure:
@@ -239,19 +169,6 @@ def _meaning_of(kind: str, lines: tuple[str, ...]) -> BuildFailure:
     if known is None:
         return BuildFailure(kind, lines)
     return BuildFailure(kind, lines, known.meaning, known.steps)
-
-
-def _in_setup(failure: BuildFailure, above: Sequence[str]) -> BuildFailure:
-    """The same, with the line of setup.py from which the exception came, where the traceback names one."""
-    line_number = ""
-    for line in above:
-        if line.startswith("Traceback"):
-            line_number = ""
-        elif match := _IN_SETUP.match(line):
-            line_number = match.group(1)
-    if not line_number or not any(line.startswith("Traceback") for line in above):
-        return failure
-    return replace(failure, meaning=f"{failure.meaning} It came from line {line_number} of setup.py.".strip())
 
 
 def _end_of(lines: Sequence[str]) -> BuildFailure:

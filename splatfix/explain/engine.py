@@ -1,56 +1,38 @@
-"""Ranks the failures that a log shows: signs are weighed, consequences are set below their causes."""
+"""Ranks the failures that a log shows: signs are counted, consequences are set below their causes."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import IO
 
 from msgspec import Struct
 
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import run, say
+from splatfix.explain.failure import take_apart
 from splatfix.explain.judges import LAST_LINE
-from splatfix.explain.model import LIKELY, SURE, Explanation, FailureCause, KnownClass, Line
+from splatfix.explain.log import Log
+from splatfix.explain.model import Certainty, Explanation, Failure, FailureCause, KnownClass, Line
 from splatfix.explain.reading import kept_lines, read_log, unwrapped
-from splatfix.explain.signs import Log, Sign, find_signs
+from splatfix.explain.signs import Sign, find_signs
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.failures import explain_message, failure_class, failure_classes, failures
+from splatfix.knowledge.failures import Says, advice, explain_message, failure_classes, failures, to_collect
 
 # Lines of a cause.
 _LINES_SHOWN = 6
 # Lines of each end of a long log that are read again where nothing is recognised.
 _ENDS = 1500
 
-# The weights of the ranking. What each is for is its reason; its value was tried on the labelled cases of tests/explain, and
-# what another value would do there is said with it. Most decide nothing there but how loud a cause is.
-_LEAST_CONFIDENCE = 0.1
-"""Confidence below which a consequence is not listed below its cause."""
-# Most confidence of what the log only warns of: it is never named as the cause.
-_UNSURE = LIKELY - 0.01
-# Most confidence of a cause of which what stopped the command says nothing, or that is about something else than the log.
-_ELSEWHERE = SURE - 0.01
-# Least share of a failure's confidence that another must have to explain it away. A strong sign is no consequence of a weak
-# one. At 0.5 one more held-out case is wrong; at 1.0 one of the given cases.
-_AS_SURE = 0.7
-# What is left of a failure's confidence where another explains its signs: less than :data:`LIKELY`, so never named first.
-_CONSEQUENCE = 0.35
-# Most confidence of a consequence as a share of its cause's: it stands below it however unsure both are.
-_BELOW_CAUSE = 0.9
-# What a rival as sure as can be takes from a cause's confidence: of two that fit entirely, one is wrong. Its square counts, so
-# that a weak rival takes nothing; without it one unclear case of 572 is named instead of left open.
-_RIVALRY = 0.4
-# What is left of the doubt about a failure that a failing check predicts: the machine has what it takes to fail so.
-_DOUBT_PREDICTED = 0.3
-# What is left of the confidence in a failure of which the checks see all and found nothing. So much that a line that proves it
-# still names it: the facts can be those of another environment than the one that failed, the log's line cannot.
-_RULED_OUT = 0.87
-
-_FIRST_ERROR = re.compile(
-    r"\b(?:fatal )?error\b ?[A-Z]{0,3}\d{0,5} ?:|\bERROR\b|^[\w.]{1,200}(?:Error|Exception)\b"
-    r"|\bfatal\s{0,4}:|\bFAILED\b|^Traceback"
-)
+# Points of a line that names a failure: as much as one that suggests it and two hints.
+_NAMED = Says.NAMES.points
+# Fewer are a guess, which is not told.
+_LIKELY = 2
+# What a failing check adds: the machine has what it takes to fail so.
+_PREDICTED = 2
+# A rival with so many fewer points leaves a cause named.
+_LEAD = 3
+# Points above which more say no more: a strong sign is no consequence of a weak one, but two strong ones are of one.
+_ENOUGH = 6
 
 
 class MachineEvidence(Struct, frozen=True):
@@ -84,11 +66,9 @@ def explain_text(text: str, machine: MachineEvidence = UNKNOWN) -> Explanation:
 
 
 def cause_of(text: str) -> FailureCause | None:
-    """The cause that what a program printed shows, with its lines, why, and what to do; None where none is recognised."""
+    """The cause that what a program printed shows, with its lines, why, and what to do; None where none is named."""
     explanation = explain_text(text)
-    if not explanation.recognised:
-        return None
-    return explanation.causes[0]
+    return explanation.causes[0] if explanation.certainty is Certainty.NAMED else None
 
 
 def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, size: int) -> Explanation:
@@ -96,63 +76,76 @@ def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, si
     modules = dict.fromkeys(item.host or item.module for item in DROPINS if item.cuda)
     dropins = tuple(module for module in modules if module in everything)
     log = Log(lines)
-    causes = _ranked(log, machine)
+    failure = take_apart(log)
+    causes = _ranked(log, failure, machine)
     if not causes:  # with the wraps of a terminal undone
         ends = lines
         if len(lines) > 2 * _ENDS:
             ends = [*lines[:_ENDS], *lines[-_ENDS:]]
-        causes = _ranked(Log(unwrapped(ends)), machine)
+        causes = _ranked(Log(unwrapped(ends)), failure, machine)
     said = "" if causes else log.success
-    return Explanation(causes, _first_error(lines), count, size, dropins, without_credentials(said))
+    collect = advice(to_collect(), _told(failure), log.observations | failure.tags)
+    return Explanation(failure, causes, count, size, collect, dropins, without_credentials(said))
 
 
-def _ranked(log: Log, machine: MachineEvidence) -> tuple[FailureCause, ...]:
-    """Causes by confidence, those that are likelier than not. What another cause explains comes after it; rivals take from
-    each other's confidence."""
-    signs = find_signs(log, machine.toolkit)
-    scores = {}
-    for name, of_failure in signs.items():
-        score = _together(of_failure)
-        if name in machine.predicted:
-            score = 1 - (1 - score) * _DOUBT_PREDICTED
-        if name in machine.ruled_out:
-            score *= _RULED_OUT
-        scores[name] = score
+def _told(failure: Failure) -> dict[str, str]:
+    """What a log says of its failure, by the names that advice has for it."""
+    told = {**failure.versions, "package": failure.package, "source": failure.source, "file": failure.file}
+    return {name: value for name, value in told.items() if value}
+
+
+def _ranked(log: Log, failure: Failure, machine: MachineEvidence) -> tuple[FailureCause, ...]:
+    """Causes by their points. What another cause explains comes after it; of rivals that are as strong none is named."""
+    signs = find_signs(log, failure, machine.toolkit)
+    points = {name: _points(name, signs[name], machine) for name in signs}
     errors = {name for name, of_failure in signs.items() if not all(sign.aside for sign in of_failure)}
-    for name in scores.keys() - errors:
+    for name in points.keys() - errors:
         # a warning is evidence where it says why an error came
         if errors.isdisjoint(failures()[name].explains):
-            scores[name] = min(scores[name], _UNSURE)
-    for name in scores.keys() - _nameable(signs, log):
-        scores[name] = min(scores[name], _ELSEWHERE)
-    explained_by = {name: _cause_among(scores, name) for name in scores}
-    confidences = dict(scores)
-    for name, cause in explained_by.items():
-        if cause:
-            confidences[name] = min(scores[name] * _CONSEQUENCE, scores[cause] * _BELOW_CAUSE)
+            points[name] = min(points[name], _LIKELY - 1)
+    for name in points.keys() - _nameable(signs, log):
+        points[name] = min(points[name], _NAMED - 1)
+    explained_by = {name: _cause_among(points, name) for name in points}
 
-    def order(name: str) -> tuple[float, int, float, str]:
-        # of causes that fit about as well, the one that the log speaks of first
+    def order(name: str) -> tuple[int, int, int, str]:
+        # of causes that fit as well, the one that the log speaks of first
         first_line = min(sign.line.number for sign in signs[name])
-        return (-round(confidences[name], 1), first_line, -confidences[name], name)
+        return (-min(points[name], _ENOUGH), first_line, -points[name], name)
 
-    named = {}
-    for name in scores:
-        confidence = confidences[name]
-        if not explained_by[name]:
-            rivals = [confidences[other] for other in scores if other != name and not explained_by[other]]
-            rival = max(rivals, default=0.0)
-            confidence *= 1 - _RIVALRY * rival * rival
-            if confidence >= LIKELY:
-                named[name] = confidence
-    # of what is not named no consequences are told either
-    while more := {name for name in scores.keys() - named.keys() if explained_by[name] in named}:
-        named.update({name: confidences[name] for name in more})
-    return tuple(
-        _cause(name, named[name], signs[name], explained_by[name])
-        for name in sorted(named, key=order)
-        if named[name] >= _LEAST_CONFIDENCE
-    )
+    told: dict[str, Certainty] = {}
+    for name in sorted((name for name in points if not explained_by[name]), key=order):
+        rival = max(
+            (points[other] for other in points if other != name and not explained_by[other]), default=0
+        )
+        if points[name] >= _LIKELY and points[name] >= min(rival, _NAMED):
+            leads = points[name] >= _NAMED > rival and points[name] - rival >= _LEAD
+            told[name] = Certainty.NAMED if leads else Certainty.LIKELY
+    # of what is not told no consequences are told either
+    while more := [
+        name for name in sorted(points, key=order) if name not in told and explained_by[name] in told
+    ]:
+        told |= dict.fromkeys(more, Certainty.LIKELY)
+    return tuple(_cause(name, told[name], signs[name], explained_by[name], log, failure) for name in told)
+
+
+def _points(name: str, signs: Sequence[Sign], machine: MachineEvidence) -> int:
+    """Lines add up; two wordings of one line say one thing, and where a log was cut says no more than the words around it.
+
+    Beside an error a warning adds nothing. Facts can be those of another environment than the one that failed: they
+    outweigh no line that names it.
+    """
+    signs = [sign for sign in signs if not sign.aside] or list(signs)
+    of_line: dict[int, int] = {}
+    for sign in signs:
+        if sign.wording.test != LAST_LINE:
+            of_line[sign.line.number] = max(of_line.get(sign.line.number, 0), sign.points)
+    at_cut = [sign.points for sign in signs if sign.wording.test == LAST_LINE]
+    points = max([sum(of_line.values()), *at_cut])
+    if name in machine.predicted:
+        points += _PREDICTED
+    elif name in machine.ruled_out and max(of_line.values(), default=0) < _NAMED:
+        points -= 1
+    return points
 
 
 def _nameable(signs: Mapping[str, Sequence[Sign]], log: Log) -> set[str]:
@@ -173,61 +166,50 @@ def _nameable(signs: Mapping[str, Sequence[Sign]], log: Log) -> set[str]:
     return {name for name in signs if name in names or not names.isdisjoint(failures()[name].explains)}
 
 
-def _together(signs: Sequence[Sign]) -> float:
-    """Lines add up; two wordings of one line say one thing, and where a log was cut says no more than the words around it.
-
-    Beside an error a warning adds nothing.
-    """
-    signs = [sign for sign in signs if not sign.aside] or signs
-    at_cut = [sign for sign in signs if sign.wording.test == LAST_LINE]
-    of_line: dict[int, float] = {}
-    for sign in signs:
-        if sign not in at_cut:
-            of_line[sign.line.number] = max(of_line.get(sign.line.number, 0.0), sign.weight)
-    doubt = prod(1 - weight for weight in of_line.values())
-    return max([1 - doubt, *(sign.weight for sign in at_cut)])
-
-
-def _cause_among(scores: Mapping[str, float], name: str) -> str:
+def _cause_among(points: Mapping[str, int], name: str) -> str:
     """The failure of which this one is a consequence, the surest where several are; "" where none is."""
-    others = scores.keys() - {name}
+    others = points.keys() - {name}
     causes = {other for other in others if name in failures()[other].explains}
-    least = max(LIKELY, _AS_SURE * scores[name])
-    if failure_class(name) is None:
-        # what is no class of the vocabulary gives way to any class that is likely at all
-        causes |= {other for other in others if failure_class(other) is not None}
-        least = _LEAST_CONFIDENCE
-    likely = [other for other in scores if other in causes and scores[other] >= least]
-    return max(likely, key=lambda other: scores[other], default="")
+    least = max(_LIKELY, min(points[name], _ENOUGH) - 1)
+    if not failures()[name].specific:
+        # what is said of any program gives way to any class that is likely at all
+        causes |= {other for other in others if failures()[other].specific}
+        least = _LIKELY
+    likely = [other for other in points if other in causes and points[other] >= least]
+    return max(likely, key=lambda other: points[other], default="")
 
 
-def _cause(name: str, confidence: float, signs: Sequence[Sign], explained_by: str) -> FailureCause:
+def _cause(
+    name: str, certainty: Certainty, signs: Sequence[Sign], explained_by: str, log: Log, failure: Failure
+) -> FailureCause:
     lines = {sign.line.number: sign.line.text for sign in signs}
     numbers = tuple(sorted(lines)[:_LINES_SHOWN])
-    # of a message that is no class of the vocabulary its record says what to do
-    meanings = (explain_message(lines[number]) for number in numbers)
-    steps = (meaning.steps for meaning in meanings if meaning is not None and meaning.key == name)
+    values = _told(failure)
+    # the strongest sign's own words count most
+    for sign in sorted(signs, key=lambda sign: sign.points):
+        values |= sign.values
+    values = {key: without_credentials(value) for key, value in values.items()}
+    known, observed = failures()[name], log.observations | failure.tags
+    fix = advice(known.steps, values, observed)
+    general = tuple(map(say, filter(None, [known.fix])))
+    if not fix and not known.rank:
+        # of a message that is no class of the vocabulary its record says what to do
+        meanings = (explain_message(lines[number]) for number in numbers)
+        fix = next((meaning.steps for meaning in meanings if meaning is not None and meaning.key == name), ())
+    fix = fix or general
+    if known.rank and known.checks:
+        text = "On the machine where it failed, look for what leads there"
+        fix += (run("splatfix", "diagnose", "--only", known.checks[0], text=text, kind="diagnose"),)
     return FailureCause(
         name=name,
-        confidence=round(confidence, 3),
+        certainty=certainty,
         lines=tuple(without_credentials(lines[number]) for number in numbers),
         line_numbers=numbers,
-        why=failures()[name].why,
-        fix=fix_of(name) or next(steps, ()),
+        why=known.reason(values),
+        fix=fix,
+        settle=advice(known.settle, values, observed) if certainty is Certainty.LIKELY else (),
         consequence_of=explained_by,
     )
-
-
-def fix_of(name: str) -> tuple[Step, ...]:
-    """What to do about a class, whatever the machine is."""
-    failure = failure_class(name)
-    if failure is None:
-        return ()
-    steps = [say(failure.fix)]
-    if failure.checks:
-        text = "On the machine where it failed, look for what leads there"
-        steps.append(run("splatfix", "diagnose", "--only", failure.checks[0], text=text))
-    return tuple(steps)
 
 
 def known_classes() -> tuple[KnownClass, ...]:
@@ -239,17 +221,9 @@ def known_classes() -> tuple[KnownClass, ...]:
             why=failure.why,
             fix=failure.fix,
             checks=failure.checks,
+            speakers=failure.speakers,
             wordings=len(failure.wordings),
             sources=failure.sources,
         )
         for failure in failure_classes()
     )
-
-
-def _first_error(lines: Sequence[Line]) -> tuple[str, ...]:
-    """The first line that reports an error, with the two below it."""
-    for index, line in enumerate(lines):
-        if _FIRST_ERROR.search(line.text):
-            texts = [below.text for below in lines[index : index + 3]]
-            return tuple(without_credentials(text) for text in texts if text.strip())
-    return ()

@@ -1,16 +1,22 @@
-"""What explaining a log gives: ranked causes, each with the lines that prove it."""
+"""What explaining a log gives: what failed and where, and its causes, each with the lines that prove it."""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
 
 from msgspec import Struct, field
 
 from splatfix.core.step import Step
 
-LIKELY = 0.5
-"""Confidence from which on a cause is likelier than not. What is less likely is not told: it would be a guess."""
-SURE = 0.8
-"""Confidence from which on a cause is named as the cause: by one line that says so in eight logs of ten, or by several.
 
-Of 426 unseen logs 39 came to 0.65 to 0.8, by one line of many possible causes, and 7 of those were wrong; above it 6 of 188.
-"""
+class Certainty(str, Enum):
+    """How far a log settles its cause."""
+
+    NAMED = "named"
+    """A line says so, or several point there, and nothing as strong points elsewhere."""
+    LIKELY = "likely"
+    """What there is points there and does not settle it."""
+    UNKNOWN = "unknown"
 
 
 class Line(Struct, frozen=True):
@@ -21,19 +27,67 @@ class Line(Struct, frozen=True):
     text: str
 
 
+class Frame(Struct, frozen=True):
+    """A call in a traceback."""
+
+    file: str
+    line: int
+    """0 where it is not said."""
+    function: str
+    package: str = ""
+    """The installed package that the file belongs to, ``python`` for the standard library; "" for the user's own code."""
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """What failed, and where: known also where no cause is."""
+
+    speaker: str = ""
+    """The program that reports it (``pip``, ``gcc``, ``python``, ``cuda``...); "" where none does."""
+    step: str = ""
+    """``resolve``, ``fetch``, ``metadata``, ``configure``, ``compile``, ``link``, ``import``, ``container``, ``start``, ``data``,
+    ``training``, ``evaluation``, ``run``; ``none`` where the log ends well; "" where it does not show."""
+    package: str = ""
+    source: str = ""
+    """The folder or address that it is built from, where that is named; else the package."""
+    file: str = ""
+    """What was compiled, configured or run, with the line where one is named."""
+    iteration: int | None = None
+    error: tuple[str, ...] = ()
+    """The first error that is one, with what belongs to it; where none is reported, the last lines."""
+    line_number: int = 0
+    """Where the error stands in the log."""
+    hidden: bool = False
+    """What is reported is that something else failed, whose own words the log lacks."""
+    frames: tuple[Frame, ...] = ()
+    versions: Mapping[str, str] = {}
+    """``python``, ``torch``, ``cuda``, ``gcc``, ``gpu``... as the log names them."""
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """What wordings and advice may ask for: ``by:gcc``, ``step:compile``, ``in:gsplat`` (its package, or one of the frames),
+        ``hidden``."""
+        packages = {self.package, *(frame.package for frame in self.frames)}
+        tags = {
+            f"in:{re.split(r'[.=<>~! ]', name)[0].lower().replace('-', '_')}" for name in packages if name
+        }
+        tags |= {f"by:{self.speaker}", f"step:{self.step}", *(["hidden"] if self.hidden else [])}
+        return frozenset(tags)
+
+
 class FailureCause(Struct, frozen=True):
     """One class of failure that fits the log."""
 
     name: str = field(name="class")
     """The failure class."""
-    confidence: float
-    """0 to 1: the share of logs with this evidence that have this cause."""
+    certainty: Certainty
     lines: tuple[str, ...]
     """The lines that say it, in the order of the log."""
     line_numbers: tuple[int, ...]
     """Where each of them stands in the log, counted from 1."""
     why: str
     fix: tuple[Step, ...]
+    settle: tuple[Step, ...] = ()
+    """What would tell whether it is this, where that is not settled."""
     consequence_of: str = ""
     """The class that this is a consequence of; "" where it is a cause of its own."""
 
@@ -41,21 +95,22 @@ class FailureCause(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """Why a command failed, by its log."""
 
+    failure: Failure
     causes: tuple[FailureCause, ...]
-    """Ranked, the likeliest first, each likelier than not or a consequence of one; empty where there is none."""
-    first_error: tuple[str, ...]
-    """The first lines of the log that report an error, known or not."""
+    """Ranked, the likeliest first, consequences below their causes; empty where there is none."""
     lines_read: int
     bytes_read: int
+    collect: tuple[Step, ...] = ()
+    """What to give or to run where no cause is named."""
     dropins: tuple[str, ...] = ()
     """Modules the log names that splatfix has a drop-in with CUDA code for."""
     success: str = ""
     """The line with which it ends, where that says that all went well; "" where it does not, or a cause is named."""
 
     @property
-    def recognised(self) -> bool:
-        """Some cause is sure enough to be named as the cause."""
-        return bool(self.causes) and self.causes[0].confidence >= SURE
+    def certainty(self) -> Certainty:
+        """Of the first cause."""
+        return self.causes[0].certainty if self.causes else Certainty.UNKNOWN
 
 
 class KnownClass(Struct, frozen=True):
@@ -67,6 +122,8 @@ class KnownClass(Struct, frozen=True):
     fix: str
     checks: tuple[str, ...]
     """Codes of the checks of ``diagnose`` that predict it."""
+    speakers: tuple[str, ...]
+    """Programs, or kinds of them, from which it is heard."""
     wordings: int
     """How many wordings of tools are known for it."""
     sources: tuple[str, ...]

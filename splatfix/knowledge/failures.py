@@ -5,20 +5,38 @@ that only says why a build stopped, such as a full disk. Records of ``patches/``
 to their class, or are a failure of their own. ``data/failures/README.md`` describes a record.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from splatfix.core.step import Step
+from splatfix.core.step import Step, step_of
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.log_patterns import LogPattern
 from splatfix.knowledge.messages import Meaning, Message
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, table
 
-# One line of a compiler that names the missing declaration settles the cause, but for code that another edit broke.
-_BREAKAGE_WEIGHT = 0.93
+
+class Says(str, Enum):
+    """How far a line goes towards a failure."""
+
+    NAMES = "names"
+    """In eight logs of ten that have it, it is this failure."""
+    SUGGESTS = "suggests"
+    """In half of them."""
+    HINTS = "hints"
+
+    @property
+    def points(self) -> int:
+        """Two suggestions, or one with two hints, are as much as a line that names it; two hints are worth telling.
+
+        Where wordings had shares with two digits, no more of the labelled cases were right.
+        """
+        return {"names": 5, "suggests": 3, "hints": 1}[self.value]
 
 
 class Wording(LogPattern, frozen=True, eq=False, kw_only=True):
@@ -27,8 +45,7 @@ class Wording(LogPattern, frozen=True, eq=False, kw_only=True):
     It holds no repeat inside a repeat, so that its time is bounded by the length of the line (a test reads its parse tree).
     """
 
-    weight: float
-    """Share of logs with this line that the failure is the cause of, 0 to 1."""
+    says: Says = Says.NAMES
     all: tuple[str, ...] = ()
     """Observations that must be in the log as well."""
     none: tuple[str, ...] = ()
@@ -46,11 +63,9 @@ class Answer(Struct, frozen=True):
     """Nothing is left of it where torch's own NVRTC compiles the CUDA code."""
     pip: tuple[str, ...] = ()
     """Requirements to install in the environment where it failed."""
-    steps: tuple[Step, ...] = ()
-    """What answers it on any machine."""
 
 
-class Failure(Struct, frozen=True):
+class KnownFailure(Struct, frozen=True):
     """One way in which installs and trainings fail."""
 
     name: str
@@ -58,7 +73,18 @@ class Failure(Struct, frozen=True):
     """Place among the classes of the vocabulary, 1 being the one that reports show most; 0: it is none of them."""
     definition: str = ""
     why: str = ""
+    because: str = ""
+    """The same with what the log was told (``{standard}``); read where all of it is known."""
     fix: str = ""
+    """What to do, in the words of the vocabulary; told where none of the steps can help."""
+    steps: tuple[Any, ...] = ()
+    """What to do: each as the data file has it, with the values it needs and the observations it is for."""
+    settle: tuple[Any, ...] = ()
+    """What tells whether it is this failure, where the log leaves that open."""
+    speakers: tuple[str, ...] = ()
+    """Programs, or kinds of them (``data/speakers.toml``), from which it is heard."""
+    general: bool = False
+    """It is said of any program: whatever is known of splatting comes before it."""
     examples: tuple[str, ...] = ()
     """Issues that show it (``owner/repository#number``)."""
     checks: tuple[str, ...] = ()
@@ -74,19 +100,43 @@ class Failure(Struct, frozen=True):
     answer: Answer = field(default_factory=Answer)
     messages: tuple[Message, ...] = field(name="message", default=())
 
+    @property
+    def specific(self) -> bool:
+        """It is a class of the vocabulary that says more than what any program can meet."""
+        return bool(self.rank) and not self.general
+
+    def reason(self, values: Mapping[str, str]) -> str:
+        """Return why it happens, with what the log was told where that is enough."""
+        try:
+            return self.because.format(**values) or self.why
+        except KeyError:
+            return self.why
+
+
+def advice(rows: Sequence[Any], values: Mapping[str, str], observed: frozenset[str]) -> tuple[Step, ...]:
+    """Return the steps that can help: those whose values are all known, and whose observations a log makes (``all``) and lacks
+    (``none``)."""
+    steps = []
+    for row in rows:
+        conditions = row if isinstance(row, Mapping) else {}
+        if observed.issuperset(conditions.get("all", ())) and observed.isdisjoint(conditions.get("none", ())):
+            with contextlib.suppress(KeyError):
+                steps.append(step_of(row, (), values))
+    return tuple(steps)
+
 
 @cached
-def failures() -> Mapping[str, Failure]:
+def failures() -> Mapping[str, KnownFailure]:
     """All failures by name, with what the breakage records know of them."""
     known = {}
     for name, row in table("failures").items():
         # one without a rank is no class of the vocabulary
         given = {"key": name, "failure_class": name if row.get("rank") else ""}
         messages = [{**message, **given} for message in row.get("message", ())]
-        known[name] = decode(Failure, {**row, "message": messages}, name=name)
+        known[name] = decode(KnownFailure, {**row, "message": messages}, name=name)
     for record in breakages():
         name = record.failure_class or record.key
-        failure = known.get(name) or Failure(name, why=record.symptom, sources=record.sources)
+        failure = known.get(name) or KnownFailure(name, why=record.symptom, sources=record.sources)
         if not (failure.rank or record.log):
             continue
         # what the record adds; the failure's own words come first
@@ -96,25 +146,25 @@ def failures() -> Mapping[str, Failure]:
         if record.log:
             # a record's own pattern meets logs as they are; here every quote is a plain one
             text = record.log.text.replace("`", "'")
-            wordings += (Wording(text=text, weight=_BREAKAGE_WEIGHT, any_case=False),)
+            wordings += (Wording(text=text, any_case=False),)
         definition, fix = failure.definition or record.symptom, failure.fix or record.cure
         known[name] = replace(failure, definition=definition, fix=fix, checks=checks, wordings=wordings)
     return known
 
 
-def failure_classes() -> tuple[Failure, ...]:
+def failure_classes() -> tuple[KnownFailure, ...]:
     """The classes of the vocabulary, the commonest first."""
     classes = [failure for failure in failures().values() if failure.rank]
     return tuple(sorted(classes, key=lambda failure: failure.rank))
 
 
-def failure_class(name: str) -> Failure | None:
+def failure_class(name: str) -> KnownFailure | None:
     """The class of the vocabulary of this name, or None."""
     failure = failures().get(name)
     return failure if failure and failure.rank else None
 
 
-def foreseen_by(code: str) -> tuple[Failure, ...]:
+def foreseen_by(code: str) -> tuple[KnownFailure, ...]:
     """The failure classes that the check of this code predicts, the commonest first."""
     return tuple(failure for failure in failure_classes() if code in failure.checks)
 
@@ -140,6 +190,12 @@ def explain_message(text: str, kind: str = "") -> Meaning | None:
             if meaning:
                 return meaning
     return None
+
+
+@cached
+def to_collect() -> Sequence[Any]:
+    """What to give or to run where no cause is known, as :func:`advice` reads it."""
+    return tuple(table("collect")["steps"])
 
 
 @cached

@@ -42,7 +42,7 @@ def test_a_file_and_standard_input(explain: Splatfix, tmp_path: Path) -> None:
 def test_not_recognised_says_what_to_collect(explain: Splatfix) -> None:
     done, empty = explain("--json", given=b"all is well\n"), explain(given=b"")
     document = check(json.loads(done.stdout))
-    assert done.returncode == 3 and not document["recognised"] and document["collect"]
+    assert done.returncode == 3 and document["certainty"] == "unknown" and document["collect"]
     assert "the log is empty" in empty.stdout and empty.returncode == 3
     ended = "FutureWarning: bdist_wheel\nSuccessfully built simple-knn\n\n[notice] A new release of pip\n"
     assert "No failure at the log's end: Successfully built" in explain("-", given=ended.encode()).stdout
@@ -55,7 +55,7 @@ def test_facts_name_what_the_words_leave_open(explain: Splatfix) -> None:
     assert json.loads(explain("--json", given=log).stdout)["causes"] == []
     facts = ("--facts", str(folder("a100-conda-without-nvcc")))
     (first, *_) = json.loads(explain("--json", *facts, given=log).stdout)["causes"]
-    assert first["class"] == "cuda-toolkit-missing" and first["confidence"] > 0.5
+    assert first["class"] == "cuda-toolkit-missing" and first["certainty"] == "likely"
     assert first["fix"][0]["argv"][0] == "conda"
 
 

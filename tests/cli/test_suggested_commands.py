@@ -14,9 +14,8 @@ from splatfix.app.explain import Answers
 from splatfix.checks import run_checks
 from splatfix.cli import app
 from splatfix.context import make_context
-from splatfix.core.step import BLANKS, Command, Step
-from splatfix.explain.engine import fix_of
-from splatfix.knowledge.failures import failure_classes
+from splatfix.core.step import BLANKS, Command, Step, step_of
+from splatfix.knowledge.failures import failure_classes, to_collect
 from splatfix.model import Fact, Facts
 from splatfix.plan import Options
 from tests.archs import goal
@@ -121,7 +120,9 @@ def test_and_where_python_refuses_installations(name: str) -> None:
 
 def test_suggested_for_a_failure_of_any_machine() -> None:
     facts = facts_of("rtx-5080")
-    for failure in failure_classes():
-        for step, before in with_before((*Answers().to(failure), *fix_of(failure.name))):
+    rows = [row for item in failure_classes() for row in (*item.steps, *item.settle)] + [*to_collect()]
+    told: dict[str, object] = dict.fromkeys(re.findall(r"{(\w+)}", str(rows)), "1.5.3")
+    for steps in (*map(Answers().to, failure_classes()), *([step_of(row, (), told)] for row in rows)):
+        for step, before in with_before(steps):
             if step.command is not None and step.command.argv[:1] != ("python",):
                 check_command(step.command, facts, before)

@@ -17,7 +17,6 @@ from splatfix.certify import SUITES, certify
 from splatfix.core.errors import SplatfixError
 from splatfix.core.toml import parse_toml
 from splatfix.explain import explain_text
-from splatfix.explain.model import SURE
 from splatfix.facts import gather
 from splatfix.plan import BuildWheel
 from tests.archs import request_for
@@ -114,15 +113,14 @@ def of_step(step: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_causes(name: str) -> None:
-    """The cause that is named first for every case; with a question mark where it is likely, with two where it was a guess."""
-    compare(f"explain {name}", [f"{case['id']}: {cause(case['log'])}" for case in cases(name)])
+    """The cause that comes first for every case; how sure it is had numbers before issue 54, and is not compared."""
+    found = [f"{case['id']}: {cause(case['log'])}" for case in cases(name)]
+    assert found == [line.rstrip("?") for line in expected(f"explain {name}")]
 
 
 def cause(log: str) -> str:
-    found = explain_text(log).causes
-    if not found:
-        return "none"
-    return found[0].name if found[0].confidence >= SURE else f"{found[0].name}?"
+    causes = explain_text(log).causes
+    return causes[0].name if causes else "none"
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -14,10 +14,10 @@ from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.step import commands
 from splatfix.knowledge.breakages import Breakage, breakages
 from splatfix.knowledge.failures import (
-    Failure,
     explain_message,
     failure_class,
     failure_classes,
+    KnownFailure,
     foreseen_by,
     messages,
 )
@@ -60,7 +60,7 @@ def test_the_vocabulary_of_failures() -> None:
 
 
 @pytest.mark.parametrize("row", failure_classes(), ids=lambda row: row.name)
-def test_a_class_has_checks_or_a_reason(row: Failure) -> None:
+def test_a_class_has_checks_or_a_reason(row: KnownFailure) -> None:
     assert row.checks or len(row.limit) > 25, "neither a check nor a reason"
     assert len(set(row.checks)) == len(row.checks)
     for code in row.checks:
