@@ -113,11 +113,11 @@ def diagnose(request: DiagnoseRequest) -> Result[DiagnosisDocument]:
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:
-    """Return 1 when a check failed or crashed; 3 when none did but one could not be determined; else 0."""
+    """Return 1 when a check failed or crashed; 3 when none did but one could not be determined, or none judged anything; else 0."""
     statuses = {finding.status for finding in findings}
     if statuses & {Status.FAIL, Status.CRASH}:
         return Exit.FAILURE
-    if Status.UNKNOWN in statuses:
+    if Status.UNKNOWN in statuses or not findings:
         return Exit.UNDETERMINED
     return Exit.OK
 

@@ -80,12 +80,10 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result[Explana
     else:
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
-    named = explanation.certainty is Certainty.NAMED
-    collect = () if named else explanation.collect
     document = convert(explanation, ExplanationDocument, from_attributes=True)
-    document = replace(document, collect=collect, facts=facts_from, command_exit_code=exit_code)
+    document = replace(document, facts=facts_from, command_exit_code=exit_code)
     if exit_code is None:
-        exit_code = Exit.OK if named else Exit.UNDETERMINED
+        exit_code = Exit.OK if explanation.certainty is Certainty.NAMED else Exit.UNDETERMINED
     return Result("explain", document, exit_code)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import run, say
@@ -16,7 +16,7 @@ from splatfix.explain.model import Certainty, Explanation, Failure, FailureCause
 from splatfix.explain.reading import kept_lines, read_log, unwrapped
 from splatfix.explain.signs import Sign, find_signs
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.failures import Says, advice, explain_message, failure_classes, failures, to_collect
+from splatfix.knowledge.failures import POINTS, advice, explain_message, failure_classes, failures, to_collect
 
 # Lines of a cause.
 _LINES_SHOWN = 6
@@ -24,7 +24,7 @@ _LINES_SHOWN = 6
 _ENDS = 1500
 
 # Points of a line that names a failure: as much as one that suggests it and two hints.
-_NAMED = Says.NAMES.points
+_NAMED = POINTS["names"]
 # Fewer are a guess, which is not told.
 _LIKELY = 2
 # What a failing check adds: the machine has what it takes to fail so.
@@ -83,9 +83,18 @@ def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, si
         if len(lines) > 2 * _ENDS:
             ends = [*lines[:_ENDS], *lines[-_ENDS:]]
         causes = _ranked(Log(unwrapped(ends)), failure, machine)
-    said = "" if causes else log.success
+    certainty = causes[0].certainty if causes else Certainty.UNKNOWN
     collect = advice(to_collect(), _told(failure), log.observations | failure.tags)
-    return Explanation(failure, causes, count, size, collect, dropins, without_credentials(said))
+    return Explanation(
+        certainty=certainty,
+        failure=failure,
+        causes=causes,
+        collect=() if certainty is Certainty.NAMED else collect,
+        lines_read=count,
+        bytes_read=size,
+        dropins=dropins,
+        success="" if causes else without_credentials(log.success),
+    )
 
 
 def _told(failure: Failure) -> dict[str, str]:
@@ -214,16 +223,4 @@ def _cause(
 
 def known_classes() -> tuple[KnownClass, ...]:
     """Every class that can be recognised, the commonest first."""
-    return tuple(
-        KnownClass(
-            name=failure.name,
-            definition=failure.definition,
-            why=failure.why,
-            fix=failure.fix,
-            checks=failure.checks,
-            speakers=failure.speakers,
-            wordings=len(failure.wordings),
-            sources=failure.sources,
-        )
-        for failure in failure_classes()
-    )
+    return tuple(convert(failure, KnownClass, from_attributes=True) for failure in failure_classes())

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from splatfix.core.redact import without_credentials
+from splatfix.explain.lines import first_named, line_pattern, named_in, steps_by
 from splatfix.explain.log import Event, Log
 from splatfix.explain.model import Failure, Frame
-from splatfix.knowledge.log_lines import first_named, line_pattern, named_in, steps_by
-from splatfix.knowledge.speakers import version_patterns
+from splatfix.knowledge.tables import table
 
 # What is reported first is the failure, but for what makes everything else fail, and what something else made fail.
 _ORDER = ("cause", "", "weak", "consequence")
 # Lines of an error that are given: the code below a compiler's, the text of CMake's, the message of an exception.
 _SHOWN = {"cmake": 8, "python": 5, "cuda": 3, "torch": 3, "pip": 3, "uv": 5, "conda": 5, "docker": 3}
 _SHOWN |= dict.fromkeys(("gcc", "clang", "nvcc", "cl", "rustc"), 4)
+# Folders of sources that are named after no package.
+_FOLDERS = ("src", "csrc", "cuda", "source", "include", "lib", "build", "ext", "kernels", "ops", "torch")
 _CODE_BELOW = ("cmake", "gcc", "clang", "nvcc", "cl")
 # Last lines that are given where nothing reports an error; lines above an error that name the source it is in.
 _LAST = 3
@@ -29,10 +31,8 @@ def take_apart(log: Log) -> Failure:
     failure = _without_error(log)
     if events:
         failure = _reported(min(events, key=lambda item: (_ORDER.index(item.kind), item.index)), log)
-    versions = {}
-    for name, pattern in version_patterns().items():
-        if match := next((found for text in log.texts if (found := pattern.pattern.search(text))), None):
-            versions[name] = match[1]
+    found = {name: first_named(name, log.texts) for name in table("log_lines")["versions"]}
+    versions = {name: value for name, value in found.items() if value}
     if "." not in versions.get("python", "."):
         versions["python"] = f"3.{versions['python'][1:]}"
     source = first_named("source", log.texts) or failure.package
@@ -168,7 +168,7 @@ def _place(step: str, event: Event, frames: Sequence[Frame], log: Log) -> tuple[
     elif step in ("compile", "link", "metadata") or event.kind == "consequence":
         package = _built(log.texts, event.index) or package
         if not package and re.match(r"[\w.-]+[/\\]", path):
-            package = re.split(r"[/\\]", path)[0]
+            package = next((part for part in re.split(r"[/\\]", path)[:-1] if part not in _FOLDERS), "")
     return package, file
 
 

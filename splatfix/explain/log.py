@@ -6,12 +6,11 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from splatfix.explain.lines import line_pattern, speeches
 from splatfix.explain.model import Frame, Line
 from splatfix.explain.reading import plain
 from splatfix.knowledge.failures import KnownFailure, observations
-from splatfix.knowledge.log_lines import line_pattern
 from splatfix.knowledge.log_patterns import LogPattern
-from splatfix.knowledge.speakers import speeches
 
 # Lines at the end among which the last one with a text is looked for: carets and blank lines follow it.
 _CUT_WITHIN = 8
@@ -97,7 +96,7 @@ class Log(Struct, frozen=True, dict=True):
                 events.append(Event(index, said.by, said.step, said.kind))
         if frames:
             # its exception was cut off
-            events.append(Event(len(self.lines) - 1, "python", "", "consequence", tuple(frames), begin))
+            events.append(Event(len(self.lines) - 1, "python", "", "consequence", tuple(frames)))
         return tuple(events)
 
     @staticmethod
@@ -169,19 +168,15 @@ class Log(Struct, frozen=True, dict=True):
         compilers = [self.lines[event.index].number for event in self.events if event.speaker in _COMPILERS]
         if compilers:
             return frozenset(at for number in compilers for at in range(number - _ABOVE, number + _BELOW + 1))
-        begin, ended, raised, chained = 0, 0, "", False
-        for line in self.lines:
-            if _TRACEBACK in line.text:
-                begin = begin if chained and begin else line.number
-                chained = False
-            elif _CHAINED.search(line.text):
-                chained = True
-            elif begin and line_pattern("exception").search(line.text):
-                # a later traceback that was cut before its exception says nothing
-                ended, raised = begin, line.text
-        if not raised or line_pattern("consequence").search(raised):
+        # a later traceback that was cut before its exception says nothing
+        raised = [event for event in self.events if event.begin >= 0]
+        if not raised or line_pattern("consequence").search(self.texts[raised[-1].index]):
             return frozenset()
-        return frozenset(line.number for line in self.lines if line.number >= ended)
+        begin = raised[-1].begin
+        for before, event in zip(reversed(raised[:-1]), reversed(raised[1:]), strict=True):
+            if event.begin == begin and any(map(_CHAINED.search, self.texts[before.index : begin])):
+                begin = before.begin
+        return frozenset(line.number for line in self.lines[begin:])
 
     @cached_property
     def last_texts(self) -> tuple[str, ...]:

@@ -92,25 +92,22 @@ class FailureCause(Struct, frozen=True):
     """The class that this is a consequence of; "" where it is a cause of its own."""
 
 
-class Explanation(Struct, frozen=True):
+class Explanation(Struct, frozen=True, kw_only=True):
     """Why a command failed, by its log."""
 
-    failure: Failure
-    causes: tuple[FailureCause, ...]
+    certainty: Certainty = Certainty.UNKNOWN
+    """Of the first cause."""
+    failure: Failure = Failure()
+    causes: tuple[FailureCause, ...] = ()
     """Ranked, the likeliest first, consequences below their causes; empty where there is none."""
-    lines_read: int
-    bytes_read: int
     collect: tuple[Step, ...] = ()
     """What to give or to run where no cause is named."""
+    lines_read: int = 0
+    bytes_read: int = 0
     dropins: tuple[str, ...] = ()
     """Modules the log names that splatfix has a drop-in with CUDA code for."""
     success: str = ""
     """The line with which it ends, where that says that all went well; "" where it does not, or a cause is named."""
-
-    @property
-    def certainty(self) -> Certainty:
-        """Of the first cause."""
-        return self.causes[0].certainty if self.causes else Certainty.UNKNOWN
 
 
 class KnownClass(Struct, frozen=True):
@@ -124,6 +121,4 @@ class KnownClass(Struct, frozen=True):
     """Codes of the checks of ``diagnose`` that predict it."""
     speakers: tuple[str, ...]
     """Programs, or kinds of them, from which it is heard."""
-    wordings: int
-    """How many wordings of tools are known for it."""
     sources: tuple[str, ...]

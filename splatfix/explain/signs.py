@@ -7,8 +7,8 @@ from msgspec import Struct
 from splatfix.explain.judges import Surroundings, judge, toolkit_in
 from splatfix.explain.log import Log
 from splatfix.explain.model import Failure, Line
-from splatfix.knowledge.failures import Wording, failures
-from splatfix.knowledge.speakers import families
+from splatfix.knowledge.failures import POINTS, Wording, failures
+from splatfix.knowledge.tables import table
 
 
 class Sign(Struct, frozen=True):
@@ -35,8 +35,9 @@ def find_signs(log: Log, failure: Failure, toolkit: tuple[int, int] | None) -> d
     )
     signs: dict[str, list[Sign]] = {}
     observed = log.observations | failure.tags
+    families = table("speakers")["families"]
     for name, known in failures().items():
-        speakers = {member for named in known.speakers for member in families().get(named, (named,))}
+        speakers = {member for named in known.speakers for member in families.get(named, (named,))}
         for wording in known.wordings:
             if not observed.issuperset(wording.all) or not observed.isdisjoint(wording.none):
                 continue
@@ -58,7 +59,7 @@ def _sign(wording: Wording, log: Log, around: Surroundings, speakers: Collection
         if match is None or (speakers and log.speakers.get(line.number, "") not in {"", *speakers}):
             continue
         aside, stops = line.number in log.warnings, line.number in log.stops
-        points = wording.says.points
+        points = POINTS[wording.says]
         if wording.test:
             points = round(points * judge(wording.test, text, match, around))
         rank = (points, not aside, stops)
