@@ -86,7 +86,7 @@ def test_a_command_that_succeeds_is_not_explained() -> None:
 
 def test_classes(explain: Splatfix) -> None:
     listed = check(json.loads(explain("--list", "--json").stdout))["classes"]
-    assert len(listed) == len(failure_classes()) and all(row["wordings"] and row["sources"] for row in listed)
+    assert len(listed) == len(failure_classes()) and all(row["speakers"] and row["sources"] for row in listed)
     assert not [row["class"] for row in listed if "_" in row["class"]], "spelled as the codes of checks are"
     for name in ("host-gcc-too-new", "host_gcc_too_new"):  # as it was spelled before
         assert "parameter packs" in explain("--class", name).stdout
