@@ -100,7 +100,7 @@ def show(console: Console, document: DiagnosisDocument, *, verbose: bool = False
     problems, unknown = number[Status.FAIL] + number[Status.CRASH], number[Status.UNKNOWN]
     mark, verdict = Mark.GOOD, ["No problems found"]
     if not findings:
-        mark, verdict = Mark.UNKNOWN, ["Nothing was judged: these checks have nothing to look at here"]
+        mark, verdict = Mark.UNKNOWN, ["Nothing was judged: nothing to look at here"]
     # Warnings never change the verdict; what is unknown does, because a check that could not look has found nothing.
     if problems:
         mark, verdict = Mark.BAD, [f"{counted(problems, 'problem')} found"]
