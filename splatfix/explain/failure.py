@@ -19,9 +19,9 @@ _SHOWN |= dict.fromkeys(("gcc", "clang", "nvcc", "cl", "rustc"), 4)
 # Folders of sources that are named after no package.
 _FOLDERS = ("src", "csrc", "cuda", "source", "include", "lib", "build", "ext", "kernels", "ops", "torch")
 _CODE_BELOW = ("cmake", "gcc", "clang", "nvcc", "cl")
-# Last lines that are given where nothing reports an error; lines above an error that name the source it is in.
+# Last lines that are given where nothing reports an error; lines above an error whose words tell the step, or the source it is in.
 _LAST = 3
-_INCLUDED_WITHIN = 12
+_NEAR = 12
 
 
 def take_apart(log: Log) -> Failure:
@@ -110,34 +110,37 @@ def _step_of(frames: Sequence[Frame], log: Log, event: Event, iteration: int | N
         return "import"
     if line_pattern("fetching").search(text):
         return "fetch"
-    if iteration:
-        return "training"
     if not frames:
-        return _step_of_context(log, event)
+        return _step_of_context(log, event) or ("training" if iteration else "run")
     if {frame.function for frame in frames} == {"<module>"} and len(
         {package_of(frame.file) for frame in frames}
     ) > 1:
         return "import"
     # what torch and Python do below says nothing of the step
     own = [line for line, frame in zip(code, frames, strict=True) if frame.package not in ("python", "torch")]
-    return next((step for step, pattern in by_code.items() if any(map(pattern.search, own))), "run")
+    step = _first_step("code", own) or "run"
+    return "training" if iteration and step == "data" else step
 
 
 def _step_of_context(log: Log, event: Event) -> str:
     """Return the step that the message's words or the lines above stand for: a build that goes on, else the last command."""
-    said = "\n".join(log.texts[event.index : event.index + 2])
-    if step := next((step for step, pattern in steps_by("words").items() if pattern.search(said)), ""):
-        return step
-    for text in reversed(log.texts[: event.index + 1]):
+    above = log.texts[: event.index][::-1]
+    for text in log.texts[event.index : event.index + _LAST]:
+        if step := _first_step("words", [text]):
+            return step
+    for text in above:
         if named_in("build-command", text):
             return "compile"
         if command := named_in("command", text):
             if re.match(r"pip3?\b|uv\b|conda\b", command[0]):
                 return "compile"
-            return next(
-                (step for step, pattern in steps_by("code").items() if pattern.search(command[0])), "run"
-            )
-    return ""
+            return _first_step("code", command) or "run"
+    return next((step for text in above[:_NEAR] if (step := _first_step("words", [text]))), "")
+
+
+def _first_step(kind: str, texts: Sequence[str]) -> str:
+    """Return the first step that some text stands for; "" for none."""
+    return next((step for step, pattern in steps_by(kind).items() if any(map(pattern.search, texts))), "")
 
 
 def _place(step: str, event: Event, frames: Sequence[Frame], log: Log) -> tuple[str, str]:
@@ -169,12 +172,16 @@ def _place(step: str, event: Event, frames: Sequence[Frame], log: Log) -> tuple[
         package = _built(log.texts, event.index) or package
         if not package and re.match(r"[\w.-]+[/\\]", path):
             package = next((part for part in re.split(r"[/\\]", path)[:-1] if part not in _FOLDERS), "")
+    elif not package and not frames:
+        # of a program that names no file: as it was called
+        command = first_named("command", reversed(log.texts[: event.index])).split()
+        package = " ".join(word for word in command[:2] if word[0] not in "-./\\~")
     return package, file
 
 
 def _including(texts: Sequence[str], at: int) -> str:
     """Return the source that includes the header of a compiler's error, by its words or by the command above; "" for none."""
-    for text in reversed(texts[max(0, at - _INCLUDED_WITHIN) : at + 1]):
+    for text in reversed(texts[max(0, at - _NEAR) : at + 1]):
         if (found := named_in("including", text)) and not named_in("elsewhere", found[0]):
             return found[0]
     return ""
