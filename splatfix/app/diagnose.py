@@ -113,7 +113,7 @@ def diagnose(request: DiagnoseRequest) -> Result[DiagnosisDocument]:
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:
-    """Return 1 when a check failed or crashed; 3 when none did but one could not be determined, or none judged anything; else 0."""
+    """Return 1 when a check failed or crashed; 3 when none did but one could not be determined, or none was made; else 0."""
     statuses = {finding.status for finding in findings}
     if statuses & {Status.FAIL, Status.CRASH}:
         return Exit.FAILURE

@@ -208,7 +208,7 @@ class Answers:
             dropins: modules it concerns that have such a drop-in.
         """
         context = self._context
-        if not dropins or not failure.answer.without_compiler:
+        if not dropins or not failure.without_compiler:
             return ()
         text, named = _NO_COMPILER, tuple(dropins)
         if not all(dropin_named(name) for name in dropins):
@@ -229,18 +229,18 @@ class Answers:
 
     def to(self, failure: KnownFailure) -> tuple[Step, ...]:
         """Return the commands that answer a class of failure; () where none is known to."""
-        answer, context = failure.answer, self._context
-        if answer.pip and context:
-            return (pip(context.facts, "install", *answer.pip),)
-        if answer.pip:
+        context = self._context
+        if failure.pip and context:
+            return (pip(context.facts, "install", *failure.pip),)
+        if failure.pip:
             text = "In the environment where it failed"
-            return (run("python", "-m", "pip", "install", *answer.pip, text=text),)
-        if context is None and answer.option:
+            return (run("python", "-m", "pip", "install", *failure.pip, text=text),)
+        if context is None and failure.option:
             text = "On the machine where it failed (in the trainer's folder), what to build or to replace, and why"
             return (run("splatfix", "install", "--dry-run", "--why", text=text),)
-        if answer.option == "other-torch":
+        if failure.option == "other-torch":
             return self._first((OptionKind.OTHER_TORCH,))
-        if answer.option == "build":
+        if failure.option == "build":
             return self._first(BUILDING) or self._first(REPLACING)
         return ()
 

@@ -7,7 +7,7 @@ there is one (``patches/`` and ``knowledge/data/failures/``), else from the clas
 import contextlib
 import re
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from splatfix.core.step import Step, say
 from splatfix.explain.engine import cause_of, explain_text
 from splatfix.explain.model import Certainty, Failure
 from splatfix.knowledge.failures import explain_message, failures, messages
-from splatfix.knowledge.messages import Meaning
+from splatfix.knowledge.messages import Message
 
 # Kind of the messages that only the build of an image gives.
 _IMAGE = "image"
@@ -49,7 +49,7 @@ _KINDS = {
 }
 _KINDS |= {"cmake": "cmake", "ld": "linker", "link": "linker", "pip": "pip"}
 _KINDS |= {"python": "python", "cuda": "python", "torch": "python"}
-# Messages that data files know in every wording, whoever says them; the cause of the others first.
+# Messages that data files know in every wording, whoever says them.
 _OF_ANY = ("disk-full", "killed", "no-program")
 _EXIT_CODE = re.compile(r"^(?:│ |\| )?exit code: (-?\d+)$")
 # what pip, setuptools and torch say of every build, well or not
@@ -103,7 +103,7 @@ def explain_image_build(output: Iterable[str], error: str = "") -> BuildFailure:
     return BuildFailure("unknown", tuple(errors[:1] or lines[-1:] or filter(None, [ending])))
 
 
-def explain_gpu_refusal(text: str) -> Meaning | None:
+def explain_gpu_refusal(text: str) -> Message | None:
     """What a container engine's message means that gives a container no GPU; None where it is about something else."""
     for kind in _GPU_KINDS:
         for message in messages():
@@ -114,13 +114,13 @@ def explain_gpu_refusal(text: str) -> Meaning | None:
 
 def _image_message(lines: Sequence[str]) -> BuildFailure | None:
     """The first message of an image build that no other explains."""
-    candidates = []
+    candidates: list[tuple[int, Message]] = []
     for message in messages():
         if message.kind != _IMAGE:
             continue
-        index = _first_index(lines, message.pattern.search)
-        if index is not None:
-            candidates.append((index, message))
+        candidates += [(index, message) for index, line in enumerate(lines) if message.pattern.search(line)][
+            :1
+        ]
     consequences = {name for _, message in candidates for name in failures()[message.key].explains}
     causes = [(index, message) for index, message in candidates if message.key not in consequences]
     if not causes:
@@ -132,13 +132,9 @@ def _image_message(lines: Sequence[str]) -> BuildFailure | None:
 
 def _first_message(failure: Failure, lines: Sequence[str]) -> BuildFailure:
     """The message that explains the others, else how the build ended."""
-    for kind in _OF_ANY[:2]:
-        index = _first_index(lines, _known_message(kind))
-        if index is not None:
-            return _meaning_of(kind, (lines[index].strip(),))
-    kind = _KINDS.get(failure.speaker, "")
-    if _known_message("no-program")("\n".join(failure.error)):
-        kind = "no-program"
+    said = "\n".join(failure.error)
+    of_any = (item.kind for item in messages() if item.kind in _OF_ANY and item.pattern.search(said))
+    kind = next(of_any, _KINDS.get(failure.speaker, ""))
     if not kind or failure.hidden:
         return _end_of(lines)
     error = failure.error
@@ -150,16 +146,6 @@ def _first_message(failure: Failure, lines: Sequence[str]) -> BuildFailure:
     if not in_setup:
         return told
     return replace(told, meaning=f"{told.meaning} It came from line {in_setup[-1]} of setup.py.".strip())
-
-
-def _known_message(kind: str) -> Callable[[str], object]:
-    """Whether a text holds a message of this kind, of which the data files know every wording."""
-    patterns = [message.pattern for message in messages() if message.kind == kind]
-    return lambda text: any(pattern.search(text) for pattern in patterns)
-
-
-def _first_index(lines: Sequence[str], matches: Callable[[str], object]) -> int | None:
-    return next((index for index, line in enumerate(lines) if matches(line)), None)
 
 
 def _meaning_of(kind: str, lines: tuple[str, ...]) -> BuildFailure:
@@ -174,9 +160,9 @@ def _meaning_of(kind: str, lines: tuple[str, ...]) -> BuildFailure:
 def _end_of(lines: Sequence[str]) -> BuildFailure:
     """No message is known: what the build itself printed last, and how it ended."""
     # pip's own report of the failure says nothing of the reason, but how the build's process ended
-    end = _first_index(lines, lambda line: "subprocess-exited-with-error" in line)
-    if end is None:
-        end = len(lines)
+    end = next(
+        (index for index, line in enumerate(lines) if "subprocess-exited-with-error" in line), len(lines)
+    )
     last = tuple(line for line in lines[:end] if not _PROGRESS.match(line))[-5:]
     codes = [match.group(1) for line in lines[end:] if (match := _EXIT_CODE.match(line.strip()))]
     code = int(codes[0]) if codes else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import IO
 
 from msgspec import Struct, convert
@@ -12,8 +13,8 @@ from splatfix.core.step import run, say
 from splatfix.explain.failure import take_apart
 from splatfix.explain.judges import LAST_LINE
 from splatfix.explain.log import Log
-from splatfix.explain.model import Certainty, Explanation, Failure, FailureCause, KnownClass, Line
-from splatfix.explain.reading import kept_lines, read_log, unwrapped
+from splatfix.explain.model import Certainty, Explanation, Failure, FailureCause, KnownClass
+from splatfix.explain.reading import read_log, unwrapped
 from splatfix.explain.signs import Sign, find_signs
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.failures import POINTS, advice, explain_message, failure_classes, failures, to_collect
@@ -57,21 +58,6 @@ def explain(stream: IO[bytes], machine: MachineEvidence = UNKNOWN) -> Explanatio
         machine: what facts say of the machine where it failed.
     """
     lines, count, size = read_log(stream)
-    return _explanation(lines, machine, count, size)
-
-
-def explain_text(text: str, machine: MachineEvidence = UNKNOWN) -> Explanation:
-    """The same for a short log that is at hand as text."""
-    return _explanation(kept_lines(text), machine, text.count("\n") + 1, len(text))
-
-
-def cause_of(text: str) -> FailureCause | None:
-    """The cause that what a program printed shows, with its lines, why, and what to do; None where none is named."""
-    explanation = explain_text(text)
-    return explanation.causes[0] if explanation.certainty is Certainty.NAMED else None
-
-
-def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, size: int) -> Explanation:
     everything = "\n".join(line.text for line in lines).replace("-", "_")
     modules = dict.fromkeys(item.host or item.module for item in DROPINS if item.cuda)
     dropins = tuple(module for module in modules if module in everything)
@@ -84,7 +70,8 @@ def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, si
             ends = [*lines[:_ENDS], *lines[-_ENDS:]]
         causes = _ranked(Log(unwrapped(ends)), failure, machine)
     certainty = causes[0].certainty if causes else Certainty.UNKNOWN
-    collect = advice(to_collect(), _told(failure), log.observations | failure.tags)
+    observed = log.observations | failure.tags | set(dropins and ["dropin"])
+    collect = advice(to_collect(), _told(failure), observed)
     return Explanation(
         certainty=certainty,
         failure=failure,
@@ -95,6 +82,17 @@ def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, si
         dropins=dropins,
         success="" if causes else without_credentials(log.success),
     )
+
+
+def explain_text(text: str, machine: MachineEvidence = UNKNOWN) -> Explanation:
+    """The same for a log that is at hand as text."""
+    return explain(BytesIO(text.encode("utf-8", "replace")), machine)
+
+
+def cause_of(text: str) -> FailureCause | None:
+    """The cause that what a program printed shows, with its lines, why, and what to do; None where none is named."""
+    explanation = explain_text(text)
+    return explanation.causes[0] if explanation.certainty is Certainty.NAMED else None
 
 
 def _told(failure: Failure) -> dict[str, str]:

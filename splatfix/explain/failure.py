@@ -19,7 +19,7 @@ _SHOWN |= dict.fromkeys(("gcc", "clang", "nvcc", "cl", "rustc"), 4)
 # Folders of sources that are named after no package.
 _FOLDERS = ("src", "csrc", "cuda", "source", "include", "lib", "build", "ext", "kernels", "ops", "torch")
 _CODE_BELOW = ("cmake", "gcc", "clang", "nvcc", "cl")
-# Last lines that are given where nothing reports an error; lines above an error whose words tell the step, or the source it is in.
+# Last lines that are given where nothing reports an error; lines above an error that tell the step, or the source it is in.
 _LAST = 3
 _NEAR = 12
 

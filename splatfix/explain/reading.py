@@ -85,12 +85,6 @@ def read_log(stream: IO[bytes]) -> tuple[list[Line], int, int]:
     return keeper.lines(), keeper.count, keeper.size
 
 
-def kept_lines(text: str) -> list[Line]:
-    """Every line of a short text, cleaned."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return [Line(number, clean(line)) for number, line in enumerate(lines, 1)]
-
-
 def unwrapped(lines: Sequence[Line]) -> list[Line]:
     """The lines, each with what may be its end on the next: uv, conda and terminals break messages between words."""
     joined = []

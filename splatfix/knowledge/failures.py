@@ -15,16 +15,13 @@ from msgspec.structs import replace
 from splatfix.core.step import Step, step_of
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.log_patterns import LogPattern
-from splatfix.knowledge.messages import Meaning, Message
+from splatfix.knowledge.messages import Message
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, table
 
-
 POINTS = {"names": 5, "suggests": 3, "hints": 1}
-"""How far a line goes towards a failure. In eight logs of ten with a line that ``names`` it, it is this one; of ``suggests`` in five.
-
-Two that suggest it, or one with two hints, are as much as one that names it. Shares with two digits did no better on labelled cases.
-"""
+"""How far a line goes towards a failure: of ten logs with one that ``names`` it eight are of it, of ``suggests`` five.
+Two that suggest it, or one with two hints, are as much. Shares with two digits did no better on labelled cases."""
 
 
 class Wording(LogPattern, frozen=True, eq=False, kw_only=True):
@@ -40,17 +37,6 @@ class Wording(LogPattern, frozen=True, eq=False, kw_only=True):
     """Observations that rule it out."""
     test: str = ""
     """Name of a test of the numbers in the line (``splatfix/explain/judges.py``)."""
-
-
-class Answer(Struct, frozen=True):
-    """What a failure asks for, as commands."""
-
-    option: str = ""
-    """``build`` or ``other-torch``: the least invasive such option of ``splatfix install`` answers it on a known machine."""
-    without_compiler: bool = False
-    """Nothing is left of it where torch's own NVRTC compiles the CUDA code."""
-    pip: tuple[str, ...] = ()
-    """Requirements to install in the environment where it failed."""
 
 
 class KnownFailure(Struct, frozen=True):
@@ -85,7 +71,12 @@ class KnownFailure(Struct, frozen=True):
     """Failures whose signs are its consequences."""
     sources: tuple[str, ...] = ()
     wordings: tuple[Wording, ...] = field(name="wording", default=())
-    answer: Answer = field(default_factory=Answer)
+    option: str = ""
+    """``build`` or ``other-torch``: the least invasive such option of ``splatfix install`` answers it on a known machine."""
+    without_compiler: bool = False
+    """Nothing is left of it where torch's own NVRTC compiles the CUDA code."""
+    pip: tuple[str, ...] = ()
+    """Requirements to install in the environment where it failed."""
     messages: tuple[Message, ...] = field(name="message", default=())
 
     @property
@@ -102,8 +93,7 @@ class KnownFailure(Struct, frozen=True):
 
 
 def advice(rows: Sequence[Any], values: Mapping[str, str], observed: frozenset[str]) -> tuple[Step, ...]:
-    """Return the steps that can help: those whose values are all known, and whose observations a log makes (``all``) and lacks
-    (``none``)."""
+    """Return the steps whose values are all known, and whose observations a log makes (``all``) and lacks (``none``)."""
     steps = []
     for row in rows:
         conditions = row if isinstance(row, Mapping) else {}
@@ -121,7 +111,7 @@ def failures() -> Mapping[str, KnownFailure]:
         # one without a rank is no class of the vocabulary
         given = {"key": name, "failure_class": name if row.get("rank") else ""}
         messages = [{**message, **given} for message in row.get("message", ())]
-        known[name] = decode(KnownFailure, {**row, "message": messages}, name=name)
+        known[name] = decode(KnownFailure, {**row, **row.get("answer", {}), "message": messages}, name=name)
     for record in breakages():
         name = record.failure_class or record.key
         failure = known.get(name) or KnownFailure(name, why=record.symptom, sources=record.sources)
@@ -165,7 +155,7 @@ def messages() -> tuple[Message, ...]:
     return (*of_sources, *others)
 
 
-def explain_message(text: str, kind: str = "") -> Meaning | None:
+def explain_message(text: str, kind: str = "") -> Message | None:
     """What a message means; None for one that is not known.
 
     Args:
