@@ -64,7 +64,7 @@ def show(console: Console, document: ExplanationDocument) -> None:
 
 def _show_failure(console: Console, failure: Failure) -> None:
     """Print the step with its package and place, who reports it, the lines, the calls, and the versions that were seen."""
-    what = " ".join(filter(None, (_WORDS["steps"].get(failure.step, ""), failure.package)))
+    what = f"{_WORDS['steps'].get(failure.step, '')} {failure.package}".strip().removesuffix(" of")
     if failure.iteration is not None:
         what += f" at iteration {failure.iteration}"
     place = ", in ".join(filter(None, (what, failure.file)))
@@ -79,7 +79,7 @@ def _show_failure(console: Console, failure: Failure) -> None:
     for number, line in enumerate(failure.error):
         prose(console, f"    [dim]{'' if number else failure.line_number:>6}[/]  ", escape(line.strip()))
     for frame in [frame for frame in failure.frames if frame.package not in ("python", "torch")][-3:]:
-        where = escape(f"in {frame.function}, {frame.file}:{frame.line}")
+        where = escape(f"in {frame.function or '?'}, {frame.file}:{frame.line}")
         prose(console, " " * 12, f"[dim]{where}{escape(frame.package and f' ({frame.package})')}[/]")
     if failure.versions:
         seen = ", ".join(f"{name} {version}" for name, version in failure.versions.items())
