@@ -18,6 +18,8 @@ _SHOWN = {"cmake": 8, "python": 5, "cuda": 3, "torch": 3, "pip": 3, "uv": 5, "co
 _SHOWN |= dict.fromkeys(("gcc", "clang", "nvcc", "cl", "rustc"), 4)
 # Folders of sources that are named after no package.
 _FOLDERS = ("src", "csrc", "cuda", "source", "include", "lib", "build", "ext", "kernels", "ops", "torch")
+# Packages that build others.
+_BUILDERS = ("python", "torch", "setuptools", "pip", "_distutils_hack")
 _CODE_BELOW = ("cmake", "gcc", "clang", "nvcc", "cl")
 # Last lines that are given where nothing reports an error; lines above an error that tell the step, or the source it is in.
 _LAST = 3
@@ -151,9 +153,9 @@ def _place(step: str, event: Event, frames: Sequence[Frame], log: Log) -> tuple[
     if frames:
         own = [frame for frame in frames if not frame.package] or frames
         file = f"{tail_of(own[-1].file)}:{own[-1].line}".removesuffix(":0")
-        package = next(
-            (frame.package for frame in reversed(frames) if frame.package not in ("", "python")), ""
-        )
+        builders = _BUILDERS if step in ("compile", "metadata") else ("python",)
+        packages = [frame.package for frame in frames if frame.package and frame.package not in builders]
+        package = packages[-1] if packages else ""
     elif found := named_in("file", text):
         path = found[0]
         file = ":".join((tail_of(path), *found[1:]))

@@ -78,7 +78,9 @@ def _show_failure(console: Console, failure: Failure) -> None:
         prose(console, "", f"[bold]No error[/] is reported in this log. It ends {escape(end)}")
     for number, line in enumerate(failure.error):
         prose(console, f"    [dim]{'' if number else failure.line_number:>6}[/]  ", escape(line.strip()))
-    for frame in [frame for frame in failure.frames if frame.package not in ("python", "torch")][-3:]:
+    for frame in [
+        frame for frame in failure.frames if frame.package not in ("python", "torch", "setuptools")
+    ][-3:]:
         where = escape(f"in {frame.function or '?'}, {frame.file}:{frame.line}")
         prose(console, " " * 12, f"[dim]{where}{escape(frame.package and f' ({frame.package})')}[/]")
     if failure.versions:
