@@ -26,7 +26,7 @@ TRIGGERS = (
         b"ot compatible",
     ),
     *(b"nsupported", b"unrecogni", b"undefined ", b"illegal", b"out of memory", b"Segmentation"),
-    *(b"already exists", b"PyTorch", b"driver"),
+    *(b"already exists", b"PyTorch", b"driver", b"panicked", b"Traceback", b'File "'),
 )
 """A line that says why something failed holds one of these; a test holds the signatures to them."""
 _CHUNK = 1 << 20
