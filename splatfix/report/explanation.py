@@ -6,7 +6,7 @@ from rich.console import Console
 
 from splatfix.core.toml import table_beside
 from splatfix.explain.model import Certainty, Explanation, Failure, KnownClass
-from splatfix.report.console import err, escape, prose, show_todo, table
+from splatfix.report.console import err, escape, pairs, prose, show_todo, table
 from splatfix.report.forms import writes
 
 
@@ -39,10 +39,10 @@ def show(console: Console, document: ExplanationDocument) -> None:
         return
     if not document.bytes_read:
         prose(console, "", "[bold yellow]Nothing to read[/]: the log is empty.")
-    else:
-        _show_failure(console, document.failure)
-        if not document.causes:
-            prose(console, "", "[bold yellow]Cause not known[/]: no known cause fits this log.")
+        return
+    _show_failure(console, document.failure)
+    if not document.causes:
+        prose(console, "", "[bold yellow]Cause not known[/]: no known cause fits this log.")
     likely = document.certainty is Certainty.LIKELY
     said = "[bold yellow]Likely[/]" if likely else "[bold red]Cause[/]"
     for cause in [cause for cause in document.causes if not cause.consequence_of][: 3 if likely else 1]:
@@ -54,9 +54,8 @@ def show(console: Console, document: ExplanationDocument) -> None:
         if cause.settle:
             prose(console, "  ", "To tell whether it is this:")
             show_todo(console, cause.settle, indent=4)
-    for cause in document.causes:
-        if cause.consequence_of:
-            prose(console, "  ", f"[dim]a consequence of {cause.consequence_of}: {escape(cause.name)}.[/]")
+    for cause in [cause for cause in document.causes if cause.consequence_of]:
+        prose(console, "  ", f"[dim]a consequence of {cause.consequence_of}: {escape(cause.name)}.[/]")
     if document.collect:
         prose(console, "", "To find out:")
     show_todo(console, document.collect, indent=2)
@@ -96,10 +95,6 @@ def _show_classes(console: Console, classes: Sequence[KnownClass]) -> None:
         return
     (item,) = classes
     prose(console, "", f"[bold]{escape(item.name)}[/]: {escape(item.definition)}")
-    prose(console, "  ", escape(item.why))
-    prose(console, "  Fix: ", escape(item.fix))
-    if item.checks:
-        prose(console, "  Predicted by: ", escape(", ".join(item.checks)))
-    prose(console, "  ", "Known from:")
-    for source in item.sources:
-        prose(console, "    ", f"[dim]{escape(source)}[/]")
+    shown = {"why": item.why, "fix": item.fix, "predicted by": ", ".join(item.checks)}
+    shown |= {"heard from": ", ".join(item.speakers), "known from": "; ".join(item.sources)}
+    pairs(console, shown.items())
