@@ -59,7 +59,7 @@ def _reported(event: Event, log: Log) -> Failure:
         step=step,
         package=package,
         file=file,
-        iteration=iteration if step in ("training", "evaluation") else None,
+        iteration=iteration if step in ("training", "evaluation", "data") else None,
         error=tuple(without_credentials(line) for line in _lines(event, log)),
         line_number=log.lines[event.index].number,
         hidden=event.kind == "consequence",
@@ -120,13 +120,14 @@ def _step_of(frames: Sequence[Frame], log: Log, event: Event, iteration: int | N
         return "import"
     # what torch and Python do below says nothing of the step
     own = [line for line, frame in zip(code, frames, strict=True) if frame.package not in ("python", "torch")]
-    step = _first_step("code", own) or "run"
-    return "training" if iteration and step == "data" else step
+    return _first_step("code", own) or "run"
 
 
 def _step_of_context(log: Log, event: Event) -> str:
     """Return the step that the message's words or the lines above stand for: a build that goes on, else the last command."""
     above = log.texts[: event.index][::-1]
+    if event.speaker in ("pip", "uv"):  # what they build, failed
+        return "metadata" if any(named_in("metadata", text) for text in above[:_NEAR]) else "compile"
     for text in log.texts[event.index : event.index + _LAST]:
         if step := _first_step("words", [text]):
             return step

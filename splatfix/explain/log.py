@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from splatfix.explain.lines import line_pattern, speeches
 from splatfix.explain.model import Frame, Line
@@ -89,9 +90,7 @@ class Log(Struct, frozen=True, dict=True):
                 frames, begin, inside = [], -1, False
             elif _HANDLED in text and events and events[-1].frames:
                 # it was answered by code that failed in its turn
-                events[-1] = Event(
-                    events[-1].index, "python", "", "weak", events[-1].frames, events[-1].begin
-                )
+                events[-1] = replace(events[-1], kind="weak")
             elif said := next((item for item in known if item.search(text, self.lower[index])), None):
                 events.append(Event(index, said.by, said.step, said.kind))
         if frames:
