@@ -162,11 +162,12 @@ def _nameable(signs: Mapping[str, Sequence[Sign]], log: Log) -> set[str]:
 
     A failure that explains one of those is one, too.
     """
-    signs = {
-        name: of_it
-        for name, of_it in signs.items()
-        if log.is_about(failures()[name]) and any(sign.line.number not in log.told for sign in of_it)
+    told = {name for name, of_it in signs.items() if all(sign.line.number in log.told for sign in of_it)}
+    # a failure is of a log that makes one of the observations that it must be about
+    elsewhere = {
+        name for name in signs if (about := failures()[name].about) and log.observations.isdisjoint(about)
     }
+    signs = {name: of_it for name, of_it in signs.items() if name not in told | elsewhere}
     if not log.stops:
         return set(signs)
     names = {name for name, of_it in signs.items() if any(sign.line.number in log.stops for sign in of_it)}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from splatfix.explain.lines import line_pattern, speeches
 from splatfix.explain.model import Frame, Line
 from splatfix.explain.reading import plain
-from splatfix.knowledge.failures import KnownFailure, observations
+from splatfix.knowledge.failures import observations
 from splatfix.knowledge.log_patterns import LogPattern
 
 # Lines at the end among which the last one with a text is looked for: carets and blank lines follow it.
@@ -184,10 +184,6 @@ class Log(Struct, frozen=True, dict=True):
         if texts and texts[-1].lstrip().startswith('File "'):
             return tuple(texts[-2:])
         return tuple(texts[-1:])
-
-    def is_about(self, failure: KnownFailure) -> bool:
-        """Whether it makes an observation without which the failure is not named."""
-        return not failure.about or not self.observations.isdisjoint(failure.about)
 
     def has(self, pattern: LogPattern) -> bool:
         """Whether some line matches."""
