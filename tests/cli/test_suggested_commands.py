@@ -27,6 +27,8 @@ SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")
 # Programs that a machine has, or that the step before has put there.
 PROGRAMS = (
     *("splatfix", "source", "conda", "nvidia-smi", "sudo", "uv", "git", "rm", "wsl", "xcode-select"),
+    *("ls", "dir", "head", "file", "sed", "grep", "df", "du", "free", "env", "sh", "ss", "netstat", "sw_vers"),
+    *("identify", "mogrify", "npx", "winget", "wandb", "ns-train", "ns-process-data"),
     *("docker", "podman", "nerdctl", "apptainer"),  # on the host of a container
 )
 GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
