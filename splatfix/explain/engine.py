@@ -18,6 +18,7 @@ from splatfix.explain.reading import read_log, unwrapped
 from splatfix.explain.signs import Sign, find_signs
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.failures import POINTS, advice, explain_message, failure_classes, failures, to_collect
+from splatfix.knowledge.imports import requirement_of
 
 # Lines of a cause.
 _LINES_SHOWN = 6
@@ -197,6 +198,8 @@ def _cause(
     for sign in sorted(signs, key=lambda sign: sign.points):
         values |= sign.values
     values = {key: without_credentials(value) for key, value in values.items()}
+    if module := (values.get("module") or values.get("package", "")).partition(".")[0]:
+        values["distribution"] = requirement_of(module) or module
     known, observed = failures()[name], log.observations | failure.tags
     fix = advice(known.steps, values, observed)
     general = tuple(map(say, filter(None, [known.fix])))
