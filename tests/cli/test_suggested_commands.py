@@ -28,6 +28,9 @@ SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")
 PROGRAMS = (
     *("splatfix", "source", "conda", "nvidia-smi", "sudo", "uv", "git", "rm", "wsl", "xcode-select"),
     *("docker", "podman", "nerdctl", "apptainer"),  # on the host of a container
+    *("sh", "env", "cmake", "curl", "df", "find", "free", "pkg-config", "sed", "which", "c++filt"),
+    *("apt-cache", "apt-file", "brew", "huggingface-cli", "vcpkg", "xcodebuild", "xcrun"),
+    *("cmd", "reg", "taskkill", "where", "winget"),
 )
 GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
 
