@@ -30,6 +30,9 @@ PROGRAMS = (
     *("ls", "dir", "head", "file", "sed", "grep", "df", "du", "free", "env", "sh", "ss", "netstat", "sw_vers"),
     *("identify", "mogrify", "npx", "winget", "wandb", "ns-train", "ns-process-data"),
     *("docker", "podman", "nerdctl", "apptainer"),  # on the host of a container
+    *("sh", "env", "cmake", "curl", "df", "find", "free", "pkg-config", "sed", "which", "c++filt"),
+    *("apt-cache", "apt-file", "brew", "huggingface-cli", "vcpkg", "xcodebuild", "xcrun"),
+    *("cmd", "reg", "taskkill", "where", "winget"),
 )
 GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
 
