@@ -10,7 +10,7 @@ import pytest
 from splatfix.explain import MachineEvidence, explain_text, known_classes
 from splatfix.explain.judges import TESTS
 from splatfix.explain.model import Certainty
-from splatfix.knowledge.failures import failure_classes, failures, observations
+from splatfix.knowledge.failures import failure_classes, failures, observations, to_collect
 from tests.explain.conftest import cases
 
 
@@ -55,15 +55,23 @@ def test_every_class_can_be_recognised() -> None:
     assert [item.name for item in known_classes()] == [failure.name for failure in failure_classes()]
 
 
+def conditions(row: Any) -> set[str]:
+    """The observations that a step asks for; what has a colon is a tag of the failure."""
+    asked = {*row.get("all", ()), *row.get("none", ())} if isinstance(row, dict) else set()
+    return {name for name in asked if ":" not in name and name != "hidden"}
+
+
 def test_what_the_records_name_exists() -> None:
     asked = {"rasterizer-call"}  # by the engine, for the judges
     for failure in failures().values():
-        asked.update(failure.about)
+        asked.update(failure.about, *map(conditions, (*failure.steps, *failure.settle)))
         assert set(failure.explains) <= failures().keys() - {failure.name}
         for wording in failure.wordings:
             assert not wording.test or wording.test in TESTS
             asked.update(wording.all, wording.none)
-    assert asked == set(observations())
+    asked.update(*map(conditions, to_collect()))
+    # the others are tags of the failure itself
+    assert {name for name in asked if ":" not in name and name != "hidden"} == set(observations())
 
 
 def test_what_is_only_hinted_at_names_nothing() -> None:
