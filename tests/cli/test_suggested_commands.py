@@ -27,6 +27,8 @@ SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")
 # Programs that a machine has, or that the step before has put there.
 PROGRAMS = (
     *("splatfix", "source", "conda", "nvidia-smi", "sudo", "uv", "git", "rm", "wsl", "xcode-select"),
+    *("colmap", "brush_app", "cargo", "npm", "npx", "glxinfo", "vulkaninfo", "sqlite3", "grep", "uname"),
+    *("brew", "cmake", "df", "env", "sed", "sh", "winget"),
     *("docker", "podman", "nerdctl", "apptainer"),  # on the host of a container
 )
 GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
