@@ -69,7 +69,9 @@ def test_what_the_records_name_exists() -> None:
             assert not wording.test or wording.test in TESTS
             asked.update(wording.all, wording.none)
     asked.update(*map(conditions, to_collect()))
-    assert {name for name in asked if ":" not in name and name not in ("hidden", "dropin")} == set(observations())
+    assert {name for name in asked if ":" not in name and name not in ("hidden", "dropin")} == set(
+        observations()
+    )
 
 
 def test_what_is_only_hinted_at_names_nothing() -> None:
