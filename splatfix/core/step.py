@@ -155,6 +155,7 @@ def step_of(
         row = {"text": row}
     text = row.get("text", "").format(*groups, **values)
     argv = tuple(word.format(*groups, **values) for word in row.get("argv", ()))
-    env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
+    env: dict[str, str | None] = {name: value.format(**values) for name, value in row.get("env", {}).items()}
+    env |= dict.fromkeys(row.get("unset", ()))
     command = Command(argv, tuple(env.items())) if argv or env else None
     return PlainStep(text, command, row.get("kind", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import IO
@@ -98,7 +99,8 @@ def cause_of(text: str) -> FailureCause | None:
 
 def _told(failure: Failure) -> dict[str, str]:
     """What a log says of its failure, by the names that advice has for it."""
-    told = {**failure.versions, "package": failure.package, "source": failure.source, "file": failure.file}
+    package = re.split(r"[=<>!~\[ ]", failure.package)[0]
+    told = {**failure.versions, "package": package, "source": failure.source, "file": failure.file}
     return {name: value for name, value in told.items() if value}
 
 
@@ -129,9 +131,8 @@ def _ranked(log: Log, failure: Failure, machine: MachineEvidence) -> tuple[Failu
             leads = points[name] >= _NAMED > rival and points[name] - rival >= _LEAD
             told[name] = Certainty.NAMED if leads else Certainty.LIKELY
     # of what is not told no consequences are told either
-    while more := [
-        name for name in sorted(points, key=order) if name not in told and explained_by[name] in told
-    ]:
+    effects = [name for name, cause in explained_by.items() if cause and name in failures()[cause].explains]
+    while more := [name for name in effects if name not in told and explained_by[name] in told]:
         told |= dict.fromkeys(more, Certainty.LIKELY)
     return tuple(_cause(name, told[name], signs[name], explained_by[name], log, failure) for name in told)
 

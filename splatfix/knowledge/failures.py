@@ -6,6 +6,7 @@ to their class, or are a failure of their own. ``data/failures/README.md`` descr
 """
 
 import contextlib
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -179,5 +180,5 @@ def to_collect() -> Sequence[Any]:
 @cached
 def observations() -> Mapping[str, LogPattern]:
     """What else a log can say, by name: wordings ask for it."""
-    rows = table("log_observations")["observations"].items()
+    rows = ChainMap(*table("log_observations").values()).items()
     return {name: LogPattern(text=text, any_case=False) for name, text in rows}

@@ -56,9 +56,10 @@ def show(console: Console, document: ExplanationDocument) -> None:
             show_todo(console, cause.settle, indent=4)
     for cause in [cause for cause in document.causes if cause.consequence_of]:
         prose(console, "  ", f"[dim]a consequence of {cause.consequence_of}: {escape(cause.name)}.[/]")
-    if document.collect:
+    told = [step.command for cause in document.causes for step in (*cause.fix, *cause.settle)]
+    if collect := [step for step in document.collect if step.command is None or step.command not in told]:
         prose(console, "", "To find out:")
-    show_todo(console, document.collect, indent=2)
+        show_todo(console, collect, indent=2)
 
 
 def _show_failure(console: Console, failure: Failure) -> None:

@@ -51,7 +51,7 @@ def test_a_wording_elsewhere_names_nothing() -> None:
 
 def test_every_class_can_be_recognised() -> None:
     for failure in failure_classes():
-        assert failure.wordings and failure.why and failure.sources, failure.name
+        assert failure.wordings and failure.why and failure.sources and failure.speakers, failure.name
     assert [item.name for item in known_classes()] == [failure.name for failure in failure_classes()]
 
 

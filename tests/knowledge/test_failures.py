@@ -14,10 +14,10 @@ from splatfix.checks.checkout.code_shapes import source_patterns
 from splatfix.core.step import commands
 from splatfix.knowledge.breakages import Breakage, breakages
 from splatfix.knowledge.failures import (
+    KnownFailure,
     explain_message,
     failure_class,
     failure_classes,
-    KnownFailure,
     foreseen_by,
     messages,
 )

@@ -33,8 +33,8 @@ from splatfix.knowledge.torch_releases import build
 from tests.hostile.bad_files import bad_files
 from tests.tables import data
 
-FOLDERS = ("breakages", "failures")
-"""Tables with a file for each row."""
+FOLDERS = ("breakages", "failures", "log_lines", "log_observations")
+"""Tables of many files."""
 NAMES = pytest.mark.parametrize("name", table_names())
 SCHEMAS = json.loads(SCHEMA.read_text())
 ROWS = [
