@@ -56,6 +56,11 @@ def rows_with_source(value: Any) -> Iterator[dict[str, Any]]:
             yield from rows_with_source(item)
 
 
+def test_files_of_failures_are_no_longer_than_a_screen() -> None:
+    files = [path for name in FOLDERS[1:] for path in (DATA / name).glob("*.toml")]
+    assert not [path.name for path in files if len(path.read_text("utf-8").splitlines()) > 60]
+
+
 def test_every_table_has_a_schema() -> None:
     assert set(table_names()) == set(SCHEMAS["properties"])
     jsonschema.Draft7Validator.check_schema(SCHEMAS)
