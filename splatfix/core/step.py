@@ -157,5 +157,4 @@ def step_of(
     argv = tuple(word.format(*groups, **values) for word in row.get("argv", ()))
     env: dict[str, str | None] = {name: value.format(**values) for name, value in row.get("env", {}).items()}
     env |= dict.fromkeys(row.get("unset", ()))
-    command = Command(argv, tuple(env.items())) if argv or env else None
-    return PlainStep(text, command, row.get("kind", ""))
+    return PlainStep(text, Command(argv, tuple(env.items())) if argv or env else None, row.get("kind", ""))

@@ -21,19 +21,16 @@ from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.failures import POINTS, advice, explain_message, failure_classes, failures, to_collect
 from splatfix.knowledge.imports import requirement_of
 
-# Lines of a cause.
+# Lines of a cause, and of each end of a long log that are read again where nothing is recognised.
 _LINES_SHOWN = 6
-# Lines of each end of a long log that are read again where nothing is recognised.
 _ENDS = 1500
 
 # Points of a line that names a failure: as much as one that suggests it and two hints.
 _NAMED = POINTS["names"]
 # Fewer are a guess, which is not told.
 _LIKELY = 2
-# What a failing check adds: the machine has what it takes to fail so.
-_PREDICTED = 2
-# A rival with so many fewer points leaves a cause named.
-_LEAD = 3
+# What a failing check adds: the machine has what it takes to fail so. A rival with so many fewer points leaves a cause named.
+_PREDICTED, _LEAD = 2, 3
 # Points above which more say no more: a strong sign is no consequence of a weak one, but two strong ones are of one.
 _ENOUGH = 6
 

@@ -21,19 +21,12 @@ from splatfix.plan import Options
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import advised_options
+from tests.tables import data
 
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)|path/to|my-env", re.ASCII)
 SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")
 # Programs that a machine has, or that the step before has put there.
-PROGRAMS = (
-    *("apptainer", "apt-cache", "apt-file", "brew", "brush_app", "c++filt", "cargo", "cmake", "cmd"),
-    *("colmap", "conda", "curl", "df", "dir", "docker", "du", "env", "file", "find", "free", "git"),
-    *("glxinfo", "grep", "head", "huggingface-cli", "identify", "ls", "mogrify", "nerdctl", "netstat"),
-    *("npm", "npx", "ns-process-data", "ns-train", "nvidia-smi", "pkg-config", "podman", "reg", "rm"),
-    *("sed", "sh", "source", "splatfix", "sqlite3", "ss", "sudo", "sw_vers", "taskkill", "uname"),
-    *("uv", "vcpkg", "vulkaninfo", "wandb", "where", "which", "winget", "wsl", "xcode-select"),
-    *("xcodebuild", "xcrun"),
-)
+PROGRAMS = data(__file__)["programs"]
 GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
 
 

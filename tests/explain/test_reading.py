@@ -42,13 +42,6 @@ def big(megabytes: float) -> Iterator[bytes]:
         size, number = size + len(line), number + 1
 
 
-def test_the_given_cases_are_the_same_read_as_bytes() -> None:
-    for case in GIVEN[::3]:
-        whole = explain_text(case["log"])
-        read = explain(io.BytesIO(case["log"].encode()))
-        assert [c.name for c in read.causes] == [c.name for c in whole.causes], case["id"]
-
-
 @pytest.mark.parametrize(
     "data",
     [
