@@ -13,6 +13,7 @@ from splatfix.core.redact import without_credentials
 from splatfix.core.step import run, say
 from splatfix.explain.failure import take_apart
 from splatfix.explain.judges import LAST_LINE
+from splatfix.explain.lines import first_named
 from splatfix.explain.log import Log
 from splatfix.explain.model import Certainty, Explanation, Failure, FailureCause, KnownClass
 from splatfix.explain.reading import read_log, unwrapped
@@ -20,6 +21,7 @@ from splatfix.explain.signs import Sign, find_signs
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.failures import POINTS, advice, explain_message, failure_classes, failures, to_collect
 from splatfix.knowledge.imports import requirement_of
+from splatfix.knowledge.tables import table
 
 # Lines of a cause, and of each end of a long log that are read again where nothing is recognised.
 _LINES_SHOWN = 6
@@ -70,7 +72,7 @@ def explain(stream: IO[bytes], machine: MachineEvidence = UNKNOWN) -> Explanatio
         causes = _ranked(Log(unwrapped(ends)), failure, machine)
     certainty = causes[0].certainty if causes else Certainty.UNKNOWN
     observed = log.observations | failure.tags | set(dropins and ["dropin"])
-    collect = advice(to_collect(), _told(failure), observed)
+    collect = advice(to_collect(), _told(failure, log), observed)
     return Explanation(
         certainty=certainty,
         failure=failure,
@@ -94,10 +96,11 @@ def cause_of(text: str) -> FailureCause | None:
     return explanation.causes[0] if explanation.certainty is Certainty.NAMED else None
 
 
-def _told(failure: Failure) -> dict[str, str]:
-    """What a log says of its failure, by the names that advice has for it."""
+def _told(failure: Failure, log: Log) -> dict[str, str]:
+    """What a log says of its failure and of the program, by the names that advice has for it."""
     package = re.split(r"[=<>!~\[ ]", failure.package)[0]
-    told = {**failure.versions, "package": package, "source": failure.source, "file": failure.file}
+    told = {name: first_named(name, log.texts) for name in table("log_lines")["told"]}
+    told |= {**failure.versions, "package": package, "source": failure.source, "file": failure.file}
     return {name: value for name, value in told.items() if value}
 
 
@@ -191,7 +194,7 @@ def _cause(
 ) -> FailureCause:
     lines = {sign.line.number: sign.line.text for sign in signs}
     numbers = tuple(sorted(lines)[:_LINES_SHOWN])
-    values = _told(failure)
+    values = _told(failure, log)
     # the strongest sign's own words count most
     for sign in sorted(signs, key=lambda sign: sign.points):
         values |= sign.values

@@ -14,7 +14,8 @@ from splatfix.knowledge.tables import table
 # What is reported first is the failure, but for what makes everything else fail, and what something else made fail.
 _ORDER = ("cause", "", "weak", "consequence")
 # Lines of an error that are given: the code below a compiler's, the text of CMake's, the message of an exception.
-_SHOWN = {"cmake": 8, "python": 5, "cuda": 3, "torch": 3, "pip": 3, "uv": 5, "conda": 5, "docker": 3}
+_SHOWN = {"program": 2, "wgpu": 3, "node": 2, "cmake": 8, "python": 5, "cuda": 3, "torch": 3}
+_SHOWN |= {"pip": 3, "uv": 5, "conda": 5, "docker": 3}
 _SHOWN |= dict.fromkeys(("gcc", "clang", "nvcc", "cl", "rustc"), 4)
 # Folders of sources that are named after no package.
 _FOLDERS = ("src", "csrc", "cuda", "source", "include", "lib", "build", "ext", "kernels", "ops", "torch")
@@ -131,6 +132,7 @@ def _step_of_context(log: Log, event: Event) -> str:
     for text in log.texts[event.index : event.index + _LAST]:
         if step := _first_step("words", [text]):
             return step
+    above = [text for text in above if " --" not in f" {text.lstrip()}"]
     for text in above:
         if named_in("build-command", text):
             return "compile"

@@ -32,7 +32,7 @@ def _patterns() -> Mapping[str, Sequence[re.Pattern[str]]]:
     kinds = {name: ["|".join(ways)] for name, ways in lines["lines"].items()}
     for step, row in lines["steps"].items():
         kinds |= {f"{step} by {kind}": ["|".join(ways)] for kind, ways in row.items()}
-    kinds |= {**lines["places"], **lines["versions"]}
+    kinds |= {**lines["places"], **lines["versions"], **lines["told"]}
     return {name: [re.compile(way) for way in ways] for name, ways in kinds.items()}
 
 

@@ -101,11 +101,7 @@ class Log(Struct, frozen=True, dict=True):
     @staticmethod
     def _ends_traceback(text: str, indent: int) -> bool:
         """Whether it is the line of an exception of any name, below the frames."""
-        return (
-            bool(text.strip())
-            and len(text) - len(text.lstrip()) <= indent
-            and not text.lstrip().startswith("...")
-        )
+        return len(text) - len(text.lstrip()) <= indent and bool(line_pattern("raised").search(text))
 
     @cached_property
     def speakers(self) -> dict[int, str]:
