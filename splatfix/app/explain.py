@@ -81,7 +81,10 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result[Explana
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
     document = convert(explanation, ExplanationDocument, from_attributes=True)
-    document = replace(document, facts=facts_from, command_exit_code=exit_code)
+    # what was run whole need not be given whole, nor facts that are there
+    collect = [step for step in document.collect if step.command or not request.command]
+    collect = [step for step in collect if not (facts and step.command and "--save" in step.command.argv)]
+    document = replace(document, collect=tuple(collect), facts=facts_from, command_exit_code=exit_code)
     if exit_code is None:
         exit_code = Exit.OK if explanation.certainty is Certainty.NAMED else Exit.UNDETERMINED
     return Result("explain", document, exit_code)

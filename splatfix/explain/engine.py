@@ -16,16 +16,15 @@ from splatfix.explain.judges import LAST_LINE
 from splatfix.explain.lines import first_named
 from splatfix.explain.log import Log
 from splatfix.explain.model import Certainty, Explanation, Failure, FailureCause, KnownClass
-from splatfix.explain.reading import read_log, unwrapped
+from splatfix.explain.reading import read_log
 from splatfix.explain.signs import Sign, find_signs
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.failures import POINTS, advice, explain_message, failure_classes, failures, to_collect
 from splatfix.knowledge.imports import requirement_of
 from splatfix.knowledge.tables import table
 
-# Lines of a cause, and of each end of a long log that are read again where nothing is recognised.
+# Lines of a cause.
 _LINES_SHOWN = 6
-_ENDS = 1500
 
 # Points of a line that names a failure: as much as one that suggests it and two hints.
 _NAMED = POINTS["names"]
@@ -65,11 +64,6 @@ def explain(stream: IO[bytes], machine: MachineEvidence = UNKNOWN) -> Explanatio
     log = Log(lines)
     failure = take_apart(log)
     causes = _ranked(log, failure, machine)
-    if not causes:  # with the wraps of a terminal undone
-        ends = lines
-        if len(lines) > 2 * _ENDS:
-            ends = [*lines[:_ENDS], *lines[-_ENDS:]]
-        causes = _ranked(Log(unwrapped(ends)), failure, machine)
     certainty = causes[0].certainty if causes else Certainty.UNKNOWN
     observed = log.observations | failure.tags | set(dropins and ["dropin"])
     collect = advice(to_collect(), _told(failure, log), observed)
@@ -208,7 +202,7 @@ def _cause(
         meanings = (explain_message(lines[number]) for number in numbers)
         fix = next((meaning.steps for meaning in meanings if meaning is not None and meaning.key == name), ())
     fix = fix or general
-    if known.rank and known.checks:
+    if known.rank and known.checks and not known.steps:
         text = "On the machine where it failed, look for what leads there"
         fix += (run("splatfix", "diagnose", "--only", known.checks[0], text=text, kind="diagnose"),)
     return FailureCause(

@@ -54,7 +54,7 @@ def _dropped(number: int, toolkit: tuple[int, int] | None) -> float:
     """How likely an architecture that nvcc refuses is one it no longer knows, rather than one it does not know yet."""
     info = arch_info(Arch.of_number(number))
     if info is None:
-        return float(number < known_archs()[0].number)
+        return 1.0 if number < known_archs()[0].number else 0.4
     if info.last_toolkit is None:
         return 0.0
     if toolkit is None:

@@ -64,20 +64,29 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
         if process.poll() is None:
             process.kill()
             process.wait()
-    if code < 0:
-        return 128 - code
-    return code
+    if code >= 0:
+        return code
+    # as a shell says it: who is killed says nothing
+    copy.write(f"\n{signal.strsignal(-code)}\n".encode())
+    return 128 - code
 
 
 def _copy(source: IO[bytes], end: int, copy: IO[bytes], lock: threading.Lock) -> Iterator[None]:
-    """Pass on what is there as soon as it is, a piece a turn; a reader of ours that has gone stops the copy to it only."""
-    there = True
+    """Pass on what is there as soon as it is, a piece a turn; a reader of ours that has gone stops the copy to it only.
+
+    Into ``copy`` go whole lines: the other stream's do not break them.
+    """
+    there, held = True, b""
     while piece := os.read(source.fileno(), 1 << 16):
+        whole, end_of_line, rest = (held + piece).rpartition(b"\r" if b"\n" not in piece else b"\n")
+        held = rest
         with lock:
-            copy.write(piece)
+            copy.write(whole + end_of_line)
         while there and piece:
             try:
                 piece = piece[os.write(end, piece) :]
             except OSError:
                 there = False
         yield
+    with lock:
+        copy.write(held)

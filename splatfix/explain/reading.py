@@ -7,8 +7,7 @@ of the log.
 import codecs
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator
 from typing import IO
 
 from splatfix.explain.model import Line
@@ -34,8 +33,6 @@ _CHUNK = 1 << 20
 _LONGEST = 4096
 # Characters that are kept in all where long lines are many: a line of more than the second number is cut to its share.
 _TEXT, _WHOLE = 1_000_000, 600
-# Characters from which on a line may have been broken by the width of a terminal.
-_WRAPPED = 40
 # Lines from the beginning that are kept whatever they say: the command, versions, settings.
 _HEAD = 400
 _TAIL = 400
@@ -83,20 +80,6 @@ def read_log(stream: IO[bytes]) -> tuple[list[Line], int, int]:
     for block in _blocks(stream):
         keeper.take(block)
     return keeper.lines(), keeper.count, keeper.size
-
-
-def unwrapped(lines: Sequence[Line]) -> list[Line]:
-    """The lines, each with what may be its end on the next: uv, conda and terminals break messages between words."""
-    joined = []
-    for line, after in zip_longest(lines, lines[1:]):
-        text = ""
-        if after is not None and after.number == line.number + 1 and len(line.text) >= _WRAPPED:
-            text = after.text.strip()
-        # a new message begins with a capital letter, a bracket or a number
-        if text and (text[0].islower() or text[0] in "'\"`(/"):
-            line = Line(line.number, f"{line.text} {text}")
-        joined.append(line)
-    return joined
 
 
 def clean(line: str, most: int = _LONGEST) -> str:
