@@ -461,7 +461,7 @@ CEILINGS = {
     "splatfix/app": 2722,
     "splatfix/binaries": 1714,
     "splatfix/budget": 771,
-    "splatfix/certify": 5696,
+    "splatfix/certify": 5697,
     "splatfix/checks": 6378,
     "splatfix/cli": 986,
     "splatfix/containers": 1325,

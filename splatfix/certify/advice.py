@@ -9,7 +9,8 @@ from smoke_trainer.record import TrainerError
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.core.runner import Completed
 from splatfix.core.step import Step
-from splatfix.explain import cause_of, explain_message
+from splatfix.explain import cause_of
+from splatfix.knowledge.failures import explain_message
 
 # Other criteria fail by what was measured, which says itself what is wrong.
 _FAIL_BY_OUTPUT = ("training-finishes", "no-cuda-error")

@@ -8,4 +8,3 @@ from splatfix.explain.build_output import (
 )
 from splatfix.explain.engine import MachineEvidence, cause_of, explain, explain_text, known_classes
 from splatfix.explain.model import Certainty, Explanation, Failure, FailureCause
-from splatfix.knowledge.failures import explain_message

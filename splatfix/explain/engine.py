@@ -130,7 +130,6 @@ def _ranked(log: Log, failure: Failure, machine: MachineEvidence) -> tuple[Failu
         if points[name] >= _LIKELY and points[name] >= min(rival, _NAMED):
             leads = points[name] >= _NAMED > rival and points[name] - rival >= _LEAD
             told[name] = Certainty.NAMED if leads else Certainty.LIKELY
-    # of what is not told no consequences are told either
     effects = [name for name, cause in explained_by.items() if cause and name in failures()[cause].explains]
     while more := [name for name in effects if name not in told and explained_by[name] in told]:
         told |= dict.fromkeys(more, Certainty.LIKELY)

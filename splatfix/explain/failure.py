@@ -13,10 +13,9 @@ from splatfix.knowledge.tables import table
 
 # What is reported first is the failure, but for what makes everything else fail, and what something else made fail.
 _ORDER = ("cause", "", "weak", "consequence")
-# Lines of an error that are given: the code below a compiler's, the text of CMake's, the message of an exception.
-_SHOWN = {"program": 2, "wgpu": 3, "node": 2, "cmake": 8, "python": 5, "cuda": 3, "torch": 3}
-_SHOWN |= {"pip": 3, "uv": 5, "conda": 5, "docker": 3}
-_SHOWN |= dict.fromkeys(("gcc", "clang", "nvcc", "cl", "rustc"), 4)
+_FRONTS = ("pip", "uv", "make", "docker")  # what these only report, something nearer to it reports better
+# Lines of an error that are given: the text of CMake's, the message of an exception, else the code below or what goes on.
+_SHOWN, _SHOWN_ELSE = {"cmake": 8, "python": 5}, 3
 # Folders of sources that are named after no package.
 _FOLDERS = ("src", "csrc", "cuda", "source", "include", "lib", "build", "ext", "kernels", "ops", "torch")
 # Packages that build others.
@@ -33,7 +32,17 @@ def take_apart(log: Log) -> Failure:
     events = [event for event in log.events if log.lines[event.index].number not in aside]
     failure = _without_error(log)
     if events:
-        failure = _reported(min(events, key=lambda item: (_ORDER.index(item.kind), item.index)), log)
+        failure = _reported(
+            min(
+                events,
+                key=lambda item: (
+                    _ORDER.index(item.kind),
+                    item.kind == "consequence" and item.speaker in _FRONTS,
+                    item.index,
+                ),
+            ),
+            log,
+        )
     found = {name: first_named(name, log.texts) for name in table("log_lines")["versions"]}
     versions = {name: value for name, value in found.items() if value}
     if "." not in versions.get("python", "."):
@@ -154,7 +163,7 @@ def _place(step: str, event: Event, frames: Sequence[Frame], log: Log) -> tuple[
     below = log.texts[event.index : event.index + _SHOWN["cmake"]]
     package = file = path = ""
     if frames:
-        own = [frame for frame in frames if not frame.package] or frames
+        own = [frame for frame in frames if not frame.package and frame.file[0] != "<"] or frames
         file = f"{tail_of(own[-1].file)}:{own[-1].line}".removesuffix(":0")
         builders = _BUILDERS if step in ("compile", "metadata") else ("python",)
         packages = [frame.package for frame in frames if frame.package and frame.package not in builders]
@@ -199,16 +208,17 @@ def _built(texts: Sequence[str], at: int) -> str:
 
 def _lines(event: Event, log: Log) -> tuple[str, ...]:
     """Return the line of the error with those below it that belong to its message."""
-    lines = [log.lines[event.index].text]
-    for index in range(event.index + 1, min(event.index + _SHOWN.get(event.speaker, 1), len(log.lines))):
+    lines, others = [log.lines[event.index].text], {other.index for other in log.events}
+    for index in range(
+        event.index + 1, min(event.index + _SHOWN.get(event.speaker, _SHOWN_ELSE), len(log.lines))
+    ):
         text = log.lines[index].text
-        if event.speaker in _CODE_BELOW and text.strip() and not text[0].isspace():
+        code = event.speaker in _CODE_BELOW
+        if index in others or not (text.strip() or code) or (code and text.strip() and not text[0].isspace()):
             break
         if re.search(
             r"^\s*(Traceback|Call Stack|\[end of output\]|note: This error|--)|^\W{0,8}File \"", text
         ):
-            break
-        if not text.strip() and event.speaker not in _CODE_BELOW:
             break
         lines.append(text)
     return tuple(line.strip() if len(lines) == 1 else line.rstrip() for line in lines if line.strip())

@@ -50,15 +50,6 @@ def toolkit_in(lines: Sequence[str]) -> tuple[int, int] | None:
     return None
 
 
-def judge(test: str, line: str, match: re.Match[str], around: Surroundings) -> float:
-    """How far the numbers bear out the words: the factor (0 to 1) of the wording's weight.
-
-    Raises:
-        KeyError: there is no such test.
-    """
-    return TESTS[test](line, match, around)
-
-
 def _dropped(number: int, toolkit: tuple[int, int] | None) -> float:
     """How likely an architecture that nvcc refuses is one it no longer knows, rather than one it does not know yet."""
     info = arch_info(Arch.of_number(number))
@@ -104,6 +95,7 @@ def _bytes(pattern: re.Pattern[str], line: str) -> float | None:
 LAST_LINE = "last-line"
 """The test that a log ends in the line."""
 
+# How far the numbers bear out the words: the factor (0 to 1) of the wording's points.
 TESTS: Mapping[str, Callable[[str, re.Match[str], Surroundings], float]] = {
     "arch-newer-than-toolkit": lambda _, match, around: 1 - _dropped(int(match["arch"]), around.toolkit),
     "arch-older-than-toolkit": lambda _, match, around: _dropped(int(match["arch"]), around.toolkit),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from splatfix.explain.judges import Surroundings, judge, toolkit_in
+from splatfix.explain.judges import TESTS, Surroundings, toolkit_in
 from splatfix.explain.log import Log
 from splatfix.explain.model import Failure, Line
 from splatfix.knowledge.failures import POINTS, Wording, failures
@@ -61,7 +61,7 @@ def _sign(wording: Wording, log: Log, around: Surroundings, speakers: Collection
         aside, stops = line.number in log.warnings, line.number in log.stops
         points = POINTS[wording.says]
         if wording.test:
-            points = round(points * judge(wording.test, text, match, around))
+            points = round(points * TESTS[wording.test](text, match, around))
         rank = (points, not aside, stops)
         if points and rank > best_rank:
             values = {name: value for name, value in match.groupdict().items() if value}
