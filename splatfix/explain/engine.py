@@ -95,6 +95,7 @@ def _told(failure: Failure, log: Log) -> dict[str, str]:
     package = re.split(r"[=<>!~\[ ]", failure.package)[0]
     told = {name: first_named(name, log.texts) for name in table("log_lines")["told"]}
     told |= {**failure.versions, "package": package, "source": failure.source, "file": failure.file}
+    told["source_file"] = re.sub(r"(:\d+)+$", "", failure.file)
     return {name: value for name, value in told.items() if value}
 
 
