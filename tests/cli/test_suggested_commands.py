@@ -23,7 +23,7 @@ from tests.machines import NAMES, facts_of
 from tests.plan.machines import advised_options
 from tests.tables import data
 
-PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)|path/to|my-env", re.ASCII)
+PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)(?<!HEAD)|path/to|my-env", re.ASCII)
 SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")
 # Programs that a machine has, or that the step before has put there.
 PROGRAMS = data(__file__)["programs"]
