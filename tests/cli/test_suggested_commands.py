@@ -81,7 +81,8 @@ def check_command(command: Command, facts: Facts, before: Sequence[Step]) -> Non
         parse(tuple("sm_120" if word == "ARCH" else word for word in command.argv))
         python = command.argv[command.argv.index("--python") + 1] if "--python" in command.argv else ""
     else:
-        python = program if "python" in program and not command.blanks else ""
+        own = "python" in program and program not in PROGRAMS and not command.blanks
+        python = program if own else ""
         assert python or program in (*PROGRAMS, "FOLDER/bin/python"), command
     known = facts.environment.interpreter.value
     if python.startswith(".venv"):
