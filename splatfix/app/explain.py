@@ -83,7 +83,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result[Explana
     document = convert(explanation, ExplanationDocument, from_attributes=True)
     # what was run whole need not be given whole, nor facts that are there
     collect = [step for step in document.collect if step.command or not request.command]
-    collect = [step for step in collect if not (facts and step.command and "--save" in step.command.argv)]
+    collect = [step for step in collect if facts is None or step.kind != "facts"]
     document = replace(document, collect=tuple(collect), facts=facts_from, command_exit_code=exit_code)
     if exit_code is None:
         exit_code = Exit.OK if explanation.certainty is Certainty.NAMED else Exit.UNDETERMINED

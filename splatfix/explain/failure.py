@@ -213,8 +213,9 @@ def _lines(event: Event, log: Log) -> tuple[str, ...]:
         event.index + 1, min(event.index + _SHOWN.get(event.speaker, _SHOWN_ELSE), len(log.lines))
     ):
         text = log.lines[index].text
-        code = event.speaker in _CODE_BELOW
-        if index in others or not (text.strip() or code) or (code and text.strip() and not text[0].isspace()):
+        code, goes_on = event.speaker in _CODE_BELOW, lines[-1].rstrip().endswith(":")
+        said = (text.strip() or code) and (goes_on or index not in others)
+        if not said or (code and text.strip() and not text[0].isspace()):
             break
         if re.search(
             r"^\s*(Traceback|Call Stack|\[end of output\]|note: This error|--)|^\W{0,8}File \"", text

@@ -72,8 +72,8 @@ def ended(said: str) -> Criterion:
 @pytest.mark.parametrize(
     ("said", "name", "advice"),
     [
-        (ABI, "torch-abi-mismatch", "splatfix diagnose --only torch-abi-mismatch"),
-        (KERNEL, "no-kernel-image", "splatfix diagnose --only no-kernel-image"),
+        (ABI, "torch-abi-mismatch", "splatfix install ."),
+        (KERNEL, "no-kernel-image", "splatfix install ."),
         (MEMORY, "cuda-oom-runtime", "--resolution"),
         # what is not recognised keeps the advice of the criterion
         ("ValueError: nobody has seen this", "", "trainer.log"),

@@ -52,7 +52,8 @@ def test_not_recognised_says_what_to_collect(explain: Splatfix) -> None:
 def test_facts_name_what_the_words_leave_open(explain: Splatfix) -> None:
     """And they bring the remedy of the check."""
     log = b"TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
-    assert json.loads(explain("--json", given=log).stdout)["causes"] == []
+    causes = json.loads(explain("--json", given=log).stdout)["causes"]
+    assert "cuda-toolkit-missing" not in [cause["class"] for cause in causes]
     facts = ("--facts", str(folder("a100-conda-without-nvcc")))
     (first, *_) = json.loads(explain("--json", *facts, given=log).stdout)["causes"]
     assert first["class"] == "cuda-toolkit-missing" and first["certainty"] == "likely"

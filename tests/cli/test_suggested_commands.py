@@ -23,10 +23,11 @@ from tests.machines import NAMES, facts_of
 from tests.plan.machines import advised_options
 from tests.tables import data
 
-PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)(?<!HEAD)|path/to|my-env", re.ASCII)
+PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)|path/to|my-env", re.ASCII)
 SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")
 # Programs that a machine has, or that the step before has put there.
-PROGRAMS = data(__file__)["programs"]
+TABLE = data(__file__)
+PROGRAMS = TABLE["programs"]
 GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
 
 
@@ -74,7 +75,7 @@ def check_command(command: Command, facts: Facts, before: Sequence[Step]) -> Non
     if not command.argv:
         assert command.env or command.prepend
         return
-    blanks = set(PLACEHOLDER.findall(" ".join(command.argv)))
+    blanks = set(PLACEHOLDER.findall(" ".join(command.argv))) - {*TABLE["names"]}
     assert blanks == set(command.blanks) <= BLANKS.keys(), command
     program = command.argv[0]
     if program == "splatfix":
