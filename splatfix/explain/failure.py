@@ -177,7 +177,7 @@ def _place(step: str, event: Event, frames: Sequence[Frame], log: Log) -> tuple[
             path = _including(log.texts, event.index)
             file = tail_of(path) or file
     if step == "import":
-        package = first_named("imported", [text]) or package
+        package = first_named("imported", [text]) or package or first_named("installed", [text])
     elif step == "resolve":
         package = first_named("requirement", below[:3])
     elif step == "configure":
