@@ -1,4 +1,4 @@
-"""Who says a line of a log, and what it names, by the tables ``speakers.toml`` and ``log_lines.toml``."""
+"""Who says a line of a log, and what it names, by the tables ``speakers.toml`` and ``log_lines``."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

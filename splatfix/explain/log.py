@@ -36,7 +36,7 @@ class Event(Struct, frozen=True):
     speaker: str
     step: str = ""
     kind: str = ""
-    """As :class:`splatfix.knowledge.speakers.Speech` has it."""
+    """As :class:`splatfix.explain.lines.Speech` has it."""
     frames: tuple[Frame, ...] = ()
     """Of an exception, the outermost first."""
     begin: int = -1
